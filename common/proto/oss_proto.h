@@ -66,7 +66,8 @@ enum read_flags { READ_VERIFY = 1 };
  * to know that these have ended asks by oss_sync. WRITE_ALONE: nor does this, for nobody else has
  * the file open. WRITE_PLACED: an append, where the metadata server has placed it: only where
  * nobody has written, be it zeros, or over what it writes itself, else -LE_EXIST: somebody has
- * written there since.
+ * written there since. WRITE_NO_GAP: only when the chunk reaches to off, else -LE_AHEAD: who was
+ * given the place before has not written yet, and perhaps never will.
  */
 #define WRITTEN_BEFORE_S 60
 enum write_flags {
@@ -75,7 +76,8 @@ enum write_flags {
 	WRITE_ON_BASE = 4,
 	WRITE_PAGES = 8,
 	WRITE_ALONE = 16,
-	WRITE_PLACED = 32
+	WRITE_PLACED = 32,
+	WRITE_NO_GAP = 64
 };
 #define oss_write_req_FIELDS(F) \
 	F(cap, cap) \

@@ -169,6 +169,7 @@ struct chunk_write {
 	bool keep;        /* the merged blocks stay in tx->stage */
 	bool pack;        /* merged blocks are compressed where that pays */
 	bool placed;      /* only where nobody has written, or the same bytes: -LE_EXIST */
+	bool no_gap;      /* only if the chunk reaches to off: -LE_AHEAD */
 	/* Of the chunk, as its head has them; NULL: as they follow from this write. */
 	const struct chunk_gaps *gaps;
 	struct bytes pieces;

@@ -12,6 +12,7 @@
  * cannot be waited for in a circle.
  */
 #include "common/base/checksum.h"
+#include "common/base/fault.h"
 #include "common/base/payload.h"
 #include "ossd/chunk/store_impl.h"
 
@@ -462,8 +463,18 @@ static int write_blocks(struct writer *wr)
 	return writer_flush(wr);
 }
 
+/* Would it leave a gap where somebody else is to append? */
+static bool leaves_gap(const struct writer *wr)
+{
+	const struct chunk_record *o = wr->tx->old;
+
+	return wr->w->no_gap && wr->w->off > (o ? o->end : 0) && !FAULT(OSS_GAPS);
+}
+
 static int do_write(struct writer *wr)
 {
+	if (leaves_gap(wr))
+		return -LE_AHEAD;
 	TRY(plan_write(wr->tx, wr->w));
 	TRY(merge_blocks(wr));
 	TRY(allocate_write(wr->tx, wr->w));

@@ -125,6 +125,7 @@ static int write_chunk(struct mutation *m, const void *in, void *out)
 		.session = m->r->hdr.session,
 		.pack = req->flags & WRITE_PACK,
 		.placed = req->flags & WRITE_PLACED,
+		.no_gap = req->flags & WRITE_NO_GAP,
 		.pieces = req->pieces,
 		.bulk = m->r->bulk,
 		.n_bulk = m->r->n_bulk,

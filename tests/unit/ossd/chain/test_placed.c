@@ -140,6 +140,31 @@ static void many_gaps(struct chain_rig *r)
 	same_everywhere(r, want, 2 * n * 100);
 }
 
+/* Where the one before has not written: it is not there before that has. */
+static void in_turn(struct chain_rig *r)
+{
+	static uint8_t a[1000], want[RIG_CS];
+	const uint32_t flags = WRITE_PLACED | WRITE_NO_GAP;
+
+	crig_fill(a, sizeof(a), 1);
+	assert_int_equal(put(r, 1000, 1000, a, flags), -LE_AHEAD);
+	assert_int_equal(crig_read_any(r, 0, &one, want), 0);
+	assert_int_equal(put(r, 0, 999, a, flags), 0);
+	assert_int_equal(put(r, 1000, 1000, a, flags), -LE_AHEAD);
+	assert_int_equal(put(r, 999, 1, a + 999, flags), 0);
+	assert_int_equal(put(r, 1000, 1000, a, flags), 0);
+	/* It need not be the end. */
+	assert_int_equal(put(r, 1000, 1000, a, flags), 0);
+	memcpy(want, a, 1000);
+	memcpy(want + 1000, a, 1000);
+	same_everywhere(r, want, 2000);
+	/* What was cut off is missing again. */
+	assert_int_equal(crig_trim(r, 0, &one, 1500, ++seq, NULL), 0);
+	assert_int_equal(put(r, 1501, 10, a, flags), -LE_AHEAD);
+	memset(want + 1500, 0, 500);
+	same_everywhere(r, want, 1500);
+}
+
 /* Who leads next, or has restarted, knows as much. */
 static void next_head(struct chain_rig *r)
 {
@@ -230,6 +255,13 @@ static void test_many_gaps(void **state)
 	chain_rig_run(7, 2, many_gaps);
 }
 
+static void test_in_turn(void **state)
+{
+	(void)state;
+	chain_rig_run(10, 1, in_turn);
+	chain_rig_run(11, 3, in_turn);
+}
+
 static void test_next_head(void **state)
 {
 	(void)state;
@@ -242,7 +274,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_fragments), cmocka_unit_test(test_blocks),
 		cmocka_unit_test(test_same_sums), cmocka_unit_test(test_zeros),
-		cmocka_unit_test(test_many_gaps), cmocka_unit_test(test_next_head),
+		cmocka_unit_test(test_many_gaps), cmocka_unit_test(test_in_turn),
+		cmocka_unit_test(test_next_head),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
