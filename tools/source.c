@@ -88,9 +88,10 @@ void stage_options_init(struct leat_stage_options *o, struct progress *p, const 
 static const char *hint_of(int code)
 {
 	switch (code) {
-	case EXIT_INTERRUPTED:
 	case EXIT_PARTIAL:
 		return "The same command goes on where it stopped.";
+	case EXIT_INTERRUPTED:
+		return "Give the same command again: what was kept is not copied again.";
 	case EXIT_NO_SPACE:
 		return "`leat stage ls` shows the copies there, `leat stage evict` removes one.";
 	case EXIT_LOCAL_CORRUPT:

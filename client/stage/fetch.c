@@ -159,7 +159,7 @@ static int read_source(struct part *p, uint64_t off, uint32_t len, struct slot *
 	*ret_off = off;
 	*ret_what = "cannot read the source";
 	uint64_t begin_us = loop_now_us();
-	throttle_take(ft->o.throttle, len);
+	throttle_take(ft->o.throttle, len, ft->o.cancel);
 	int rc = source_file(p, &source);
 	if (rc == -LE_STALE)
 		*ret_what = source_changed;

@@ -7,6 +7,9 @@
  *      the host's, so a repeated call finds what an interrupted one has written here, and keeps
  *      what is right; the rest that lies there goes, be it what an exchange has left. Links are
  *      made; files, then directories from below get the rights and times of the source.
+ *      Where others may give names in PARENT, one of them could move another directory of this
+ *      user to that name, to have it emptied. There KEY is a random number, no other call finds
+ *      what lies there, and a call that fails removes it.
  *   3. .leat-out-KEY gets them too and then the name; with `replace` it changes places with what
  *      was there, which is removed then.
  *
@@ -29,6 +32,7 @@
 #include "client/stage/stage.h"
 #include "client/tree/tree.h"
 #include "common/base/checksum.h"
+#include "common/base/log.h"
 #include "common/rt/fiber.h"
 #include "common/rt/slot.h"
 
@@ -43,10 +47,12 @@ struct outgoing {
 	 * local one by the descriptors of its parent and of itself. */
 	char shown[PATH_SIZE], tmp[PATH_SIZE], work[PATH_SIZE], dest[PATH_SIZE];
 	int parent_fd, tmp_fd; /* -1: in the namespace */
+	bool shared;           /* others may give names in the directory that tmp lies in */
+	bool made, published;
 	struct slot_pool *pool;
 	uint32_t next;
 	uint64_t files;
-	int rc;
+	int rc, left; /* left: what a removal has failed with */
 };
 
 static void out_fail(struct outgoing *o, int rc, int code, const char *path, const char *what)
@@ -62,8 +68,7 @@ static void out_fail(struct outgoing *o, int rc, int code, const char *path, con
 	stage_fail(o->job, rc, code);
 }
 
-static const char others_link[] =
-	"a link of another user is on the way: name the directory itself";
+static const char others_link[] = "a link of another user is on the way: name the directory itself";
 
 /* ---- one file ---- */
 
@@ -183,7 +188,7 @@ static int copy_bytes(struct outgoing *o, struct vol_file *from, struct vol_file
 				checksum64(buf + at, len - at < s->block ? len - at : s->block);
 		if (!to)
 			continue;
-		throttle_take(o->job->throttle, len);
+		throttle_take(o->job->throttle, len, &o->job->stop);
 		TRY(write_blocks(o, to, s, off, buf));
 		o->job->r->bytes_moved += len;
 		stage_report(o->job, "copy", o->job->r->bytes_moved, o->job->r->bytes, o->files);
@@ -264,13 +269,13 @@ static int put_file(struct outgoing *o, const struct scan_file *f, struct vol_fi
 
 static void put_failed(struct outgoing *o, int rc, const char *path)
 {
-	int code = rc == -LE_CANCELED			    ? LEAT_STAGE_CANCELLED
+	int code = rc == -LE_CANCELED                  ? LEAT_STAGE_CANCELLED
 		   : rc == -LE_STALE || rc == -LE_LOOP ? LEAT_STAGE_SOURCE_GONE
-		   : rc == -LE_CORRUPT			    ? LEAT_STAGE_PARTIAL
-							    : LEAT_STAGE_INTERNAL;
+		   : rc == -LE_CORRUPT                 ? LEAT_STAGE_PARTIAL
+						       : LEAT_STAGE_INTERNAL;
 	out_fail(o, rc, code, path,
 		 rc == -LE_STALE || rc == -LE_LOOP ? "it changed while it was copied"
-		 : rc == -LE_CORRUPT		   ? "what was written is not what was sent"
+		 : rc == -LE_CORRUPT               ? "what was written is not what was sent"
 						   : "cannot copy it");
 }
 
@@ -317,6 +322,7 @@ static void put_files(void *arg)
 static void on_failed(void *arg, const char *what, const char *path, int rc)
 {
 	struct outgoing *o = arg;
+	o->left = rc;
 	out_fail(o, rc, LEAT_STAGE_INTERNAL, path, what);
 }
 
@@ -368,15 +374,23 @@ static int out_path(const struct outgoing *o, const char *name, char ret_path[PA
 	return n >= (int)PATH_SIZE ? -LE_NAMETOOLONG : 0;
 }
 
-/* What is below tmp, but for what may be a part of what is to come (wanted), else all of it. From
- * open directories: who can write there leads nowhere else. */
-static int clear(struct outgoing *o, bool wanted)
+static bool is_top(void *arg, const char *path, uint32_t mode)
 {
-	const struct tree_keep keep = {is_wanted, o};
+	(void)arg;
+	(void)mode;
+	return !path[0];
+}
+
+/* What is below tmp, but for what stays; NULL: nothing does, nor tmp itself. From open directories:
+ * who can write there leads nowhere else. */
+static int clear(struct outgoing *o, bool (*stays)(void *arg, const char *path, uint32_t mode))
+{
+	const struct tree_keep keep = {stays, o};
 	const struct stage_io *io = &o->job->io;
 	struct side *side = NULL;
 	char top[PATH_SIZE];
-	TRY(wanted ? out_path(o, "", top) : copy_path(o->tmp, top));
+	o->left = 0;
+	TRY(stays ? out_path(o, "", top) : copy_path(o->tmp, top));
 	struct walk *w = calloc(1, sizeof(*w));
 	int rc = w ? 0 : -LE_NOMEM;
 	if (rc == 0)
@@ -386,10 +400,10 @@ static int clear(struct outgoing *o, bool wanted)
 		w->path = o->shown;
 		w->o.failed = on_failed;
 		w->o.arg = o;
-		rc = tree_remove(w, side, top, wanted ? &keep : NULL);
+		rc = tree_remove(w, side, top, stays ? &keep : NULL);
 	}
 	if (rc == 0)
-		rc = w->enomem ? -LE_NOMEM : o->rc;
+		rc = w->enomem ? -LE_NOMEM : o->left;
 	side_destroy(side);
 	free(w);
 	return rc;
@@ -489,10 +503,47 @@ static int check_published(struct outgoing *o)
 	return own.st_dev == st.dev && own.st_ino == st.ino ? 0 : swapped(o);
 }
 
+/* Holds what has the name tmp now, whatever it is: what is done below it is done there. */
+static int hold_tmp(struct outgoing *o, struct stat *ret)
+{
+	if (o->tmp_fd >= 0)
+		close(o->tmp_fd);
+	o->tmp_fd = openat(o->parent_fd, strrchr(o->shown, '/') + 1,
+			   O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (o->tmp_fd < 0)
+		return errno == ENOTDIR || errno == ENOENT ? swapped(o) : status_from_errno(errno);
+	snprintf(o->work, sizeof(o->work), "/proc/self/fd/%d", o->tmp_fd);
+	return fstat(o->tmp_fd, ret) < 0 ? status_from_errno(errno) : 0;
+}
+
+/* All that is held, and its name; who has given the name to another meanwhile loses an empty
+ * directory at most. */
+static int remove_held(struct outgoing *o)
+{
+	TRY(clear(o, is_top));
+	if (unlinkat(o->parent_fd, strrchr(o->shown, '/') + 1, AT_REMOVEDIR) == 0)
+		return 0;
+	return errno == ENOTDIR || errno == ENOENT || errno == ENOTEMPTY ? swapped(o)
+									 : status_from_errno(errno);
+}
+
+/* The directory that was at the destination has the name tmp now. Nothing goes but that. */
+static int remove_old(struct outgoing *o, const struct vol_stat *was)
+{
+	struct vol_stat old;
+	struct stat st;
+	if (o->parent_fd < 0) {
+		TRY(vol_stat(o->to, o->tmp, &old));
+		return old.dev == was->dev && old.ino == was->ino ? clear(o, NULL) : swapped(o);
+	}
+	TRY(hold_tmp(o, &st));
+	return st.st_dev == was->dev && st.st_ino == was->ino ? remove_held(o) : swapped(o);
+}
+
 static int publish(struct outgoing *o)
 {
 	char dir[PATH_SIZE];
-	struct vol_stat st, old;
+	struct vol_stat st;
 	bool there = o->job->o.replace && vol_stat(o->to, o->dest, &st) == 0;
 	parent_of(o->dest, dir);
 	/* What somebody has put there since it was looked at is theirs. */
@@ -502,13 +553,10 @@ static int publish(struct outgoing *o)
 	if (rc == -LE_EXIST || rc == -LE_NOTDIR)
 		out_fail(o, rc, LEAT_STAGE_USAGE, o->job->o.source, "it cannot become that");
 	TRY(rc);
+	o->published = true;
 	TRY(o->to->ops->syncdir(o->to, dir));
 	TRY(check_published(o));
-	if (!there)
-		return 0;
-	/* Nothing goes but what was there. */
-	TRY(vol_stat(o->to, o->tmp, &old));
-	return old.dev == st.dev && old.ino == st.ino ? clear(o, false) : swapped(o);
+	return there ? remove_old(o, &st) : 0;
 }
 
 static int check_dest(struct outgoing *o)
@@ -527,19 +575,35 @@ static int check_dest(struct outgoing *o)
 	return rc;
 }
 
-/* A name in it is told of by its descriptor from here on: who may write to a directory on the way
- * leads what is written nowhere else. */
+/* Others may exchange what has a name in this directory. In a sticky one they may not. */
+static bool is_shared(uint32_t mode, uint32_t uid, uint32_t me)
+{
+	return (uid != me && uid != 0) || ((mode & 022) && !(mode & S_ISVTX));
+}
+
+/* Makes the directory that the destination lies in, and looks whether it is shared. A local one is
+ * held from here on, and a name in it is told of by its descriptor: who may write to a directory on
+ * the way leads what is written nowhere else. */
 static int open_parent(struct outgoing *o, const char *dir)
 {
-	const char *dest = o->job->o.source;
-	o->parent_fd = vol_open_made(o->to, dir, (uint32_t)geteuid());
+	const struct leat_fs *fs = o->job->io.fs;
+	const uint32_t me = fs ? fs->cred.uid : (uint32_t)geteuid();
+	struct vol_stat vst;
+	struct stat st;
+	if (fs) {
+		TRY(vol_mkdirs(o->to, dir));
+		TRY(vol_stat(o->to, dir, &vst));
+		o->shared = is_shared(vst.mode, vst.uid, me);
+		return 0;
+	}
+	o->parent_fd = vol_open_made(o->to, dir, me);
 	if (o->parent_fd == -LE_PERM)
-		return detail_set(&o->job->d, -LE_PERM, dest, UINT64_MAX, "%s", others_link);
+		return detail_set(&o->job->d, -LE_PERM, o->job->o.source, UINT64_MAX, "%s",
+				  others_link);
 	TRY(o->parent_fd);
-	snprintf(o->tmp, sizeof(o->tmp), "/proc/self/fd/%d%.4000s", o->parent_fd,
-		 strrchr(o->shown, '/'));
-	snprintf(o->dest, sizeof(o->dest), "/proc/self/fd/%d%.4000s", o->parent_fd,
-		 strrchr(dest, '/'));
+	if (fstat(o->parent_fd, &st) < 0)
+		return status_from_errno(errno);
+	o->shared = is_shared(st.st_mode, st.st_uid, me);
 	return 0;
 }
 
@@ -553,16 +617,23 @@ static int name_tmp(struct outgoing *o)
 		       (checksum64(job->o.source, strlen(job->o.source)) << 1) ^
 		       (checksum64(host, strlen(host)) << 2);
 	parent_of(job->o.source, dir);
+	TRY(open_parent(o, dir));
+	if (o->shared)
+		key = env_random_u64(job->io.env);
 	int n = snprintf(o->shown, sizeof(o->shown), "%.4000s%s.leat-out-%016llx", dir,
 			 dir[1] ? "/" : "", (unsigned long long)key);
 	if (n >= 4000)
 		return -LE_NAMETOOLONG;
-	if (!job->io.fs)
-		return open_parent(o, dir);
-	TRY(copy_path(o->shown, o->tmp));
-	TRY(copy_path(o->shown, o->work));
-	TRY(copy_path(job->o.source, o->dest));
-	return vol_mkdirs(o->to, dir);
+	if (job->io.fs) {
+		TRY(copy_path(o->shown, o->tmp));
+		TRY(copy_path(o->shown, o->work));
+		return copy_path(job->o.source, o->dest);
+	}
+	snprintf(o->tmp, sizeof(o->tmp), "/proc/self/fd/%d%.4000s", o->parent_fd,
+		 strrchr(o->shown, '/'));
+	snprintf(o->dest, sizeof(o->dest), "/proc/self/fd/%d%.4000s", o->parent_fd,
+		 strrchr(job->o.source, '/'));
+	return 0;
 }
 
 /* What was made, or found, and no other that has its name by now: all is written below it. */
@@ -571,13 +642,7 @@ static int open_tmp(struct outgoing *o)
 	struct stat st;
 	if (o->parent_fd < 0)
 		return 0;
-	o->tmp_fd = openat(o->parent_fd, strrchr(o->shown, '/') + 1,
-			   O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (o->tmp_fd < 0)
-		return errno == ENOTDIR || errno == ENOENT ? swapped(o) : status_from_errno(errno);
-	if (fstat(o->tmp_fd, &st) < 0)
-		return status_from_errno(errno);
-	snprintf(o->work, sizeof(o->work), "/proc/self/fd/%d", o->tmp_fd);
+	TRY(hold_tmp(o, &st));
 	return st.st_uid == geteuid() && !(st.st_mode & 077) ? 0 : swapped(o);
 }
 
@@ -588,14 +653,29 @@ static int make_tmp(struct outgoing *o)
 	const uint32_t me = o->job->io.fs ? o->job->io.fs->cred.uid : (uint32_t)geteuid();
 	struct vol_stat st;
 	TRY(name_tmp(o));
-	int rc = vol_stat(o->to, o->tmp, &st);
+	int rc = o->shared ? -LE_NOENT : vol_stat(o->to, o->tmp, &st);
 	if (rc == 0 && (!S_ISDIR(st.mode) || st.uid != me || (st.mode & 077))) {
-		TRY(clear(o, false));
+		TRY(clear(o, NULL));
 		rc = -LE_NOENT;
 	}
-	if (rc == -LE_NOENT)
+	if (rc == -LE_NOENT) {
 		rc = o->to->ops->mkdir(o->to, o->tmp, 0700);
+		o->made = rc == 0;
+	}
 	return rc < 0 ? rc : open_tmp(o);
+}
+
+/* Of a call that has failed with rc: no other one finds what it has written. */
+static void remove_unpublished(struct outgoing *o, int rc)
+{
+	if (!o->shared || !o->made || o->published)
+		return;
+	/* The first error is the one that is told. */
+	o->rc = o->rc ? o->rc : rc;
+	detail_set(&o->job->d, rc, o->job->o.to, UINT64_MAX, "%s", status_text(rc));
+	rc = o->parent_fd < 0 ? clear(o, NULL) : o->tmp_fd >= 0 ? remove_held(o) : 0;
+	if (rc < 0)
+		log_info("%s was not removed: %s", o->shown, status_text(rc));
 }
 
 /* Where the directory is. A link of another user on the way could have been made to lead root to
@@ -605,8 +685,7 @@ static int find_source(struct outgoing *o, char real[PATH_SIZE])
 	int rc = vol_trusted_path(o->from, o->job->o.to, (uint32_t)geteuid(), real);
 	if (rc != -LE_PERM)
 		return rc;
-	return detail_set(&o->job->d, rc, o->job->o.to, UINT64_MAX,
-			  "%s", others_link);
+	return detail_set(&o->job->d, rc, o->job->o.to, UINT64_MAX, "%s", others_link);
 }
 
 static int look_at_source(struct outgoing *o)
@@ -631,7 +710,7 @@ static int stage_out(struct outgoing *o)
 	TRY(look_at_source(o));
 	TRY(make_tmp(o));
 	/* What is not there any more must not come back with its directory. */
-	TRY(clear(o, true));
+	TRY(clear(o, is_wanted));
 	TRY(make_dirs(o));
 	TRY(slot_pool_create(MANIFEST_CHUNK, WIDTH, &o->pool));
 	for (uint32_t i = 0; i < WIDTH; i++)
@@ -652,6 +731,8 @@ static int run(struct outgoing *o)
 		return status_from_errno(errno);
 	/* Two that write the same files at once would undo each other's. */
 	int rc = flock(fd, LOCK_EX | LOCK_NB) < 0 ? -LE_BUSY : stage_out(o);
+	if (rc < 0)
+		remove_unpublished(o, rc);
 	close(fd);
 	if (o->tmp_fd >= 0)
 		close(o->tmp_fd);

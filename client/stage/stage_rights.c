@@ -140,7 +140,7 @@ int stage_grant_ready(struct stage_job *job)
 static int pace(void *arg, uint32_t n)
 {
 	struct stage_job *job = arg;
-	throttle_take(job->look_rate, n);
+	throttle_take(job->look_rate, n, &job->stop);
 	return job->aged ? -LE_CANCELED : 0;
 }
 

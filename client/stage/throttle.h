@@ -10,7 +10,8 @@ struct throttle {
 	uint64_t free_us; /* when what has been taken is paid for */
 };
 
-/* Waits until len more bytes may be moved. Yields. */
-void throttle_take(struct throttle *t, uint64_t len);
+/* Waits until len more bytes may be moved, or *stop is not 0 (NULL: no such end), which it looks at
+ * twice a second. Yields. */
+void throttle_take(struct throttle *t, uint64_t len, const volatile int *stop);
 
 #endif

@@ -130,24 +130,31 @@ def test_a_tree_whose_names_are_exchanged(c):
     assert len(seen) > 1, seen
 
 
+def out_name(source, dest):
+    """Under which name root writes, seen while it is slow; what it has written is left there."""
+    parent = os.path.dirname(dest)
+    slow = subprocess.Popen([BUILD + "/leat", "stage", "out", source, dest, "--max-rate", "1K"],
+                            stdout=subprocess.DEVNULL)
+    names = []
+    wait_until(lambda: names.extend(n for n in os.listdir(parent)
+                                    if n.startswith(".leat-out-")) or names, 30, "a name")
+    slow.kill()
+    slow.wait()
+    path = parent + "/" + names[0]
+    assert os.stat(path).st_mode & 0o777 == 0o700
+    return path
+
+
 def test_what_others_have_put_in_the_way_is_not_written_through(c):
     """alice has guessed the name under which root will write, and put a link there."""
     top = c.dir + "/guess"
     write(top + "/src/sub/file", OWN)
     os.makedirs(top + "/shared")
-    os.chmod(top + "/shared", 0o777)
+    # It is sticky: the name follows from those of source and destination.
+    os.chmod(top + "/shared", 0o1777)
     write(c.dir + "/target/file", SECRET)
-    # What it is called follows from the names: seen while it is slow.
-    out2 = [BUILD + "/leat", "--conf", c.dev + "/conf", "stage", "out", top + "/src",
-            top + "/shared/out2"]
-    slow = subprocess.Popen(out2 + ["--max-rate", "1K"], stdout=subprocess.DEVNULL)
-    names = []
-    wait_until(lambda: names.extend(n for n in os.listdir(top + "/shared")
-                                    if n.startswith(".leat-out-")) or names, 30, "a name")
-    slow.kill()
-    slow.wait()
-    path = "%s/shared/%s" % (top, names[0])
-    assert os.stat(path).st_mode & 0o777 == 0o700
+    out2 = [BUILD + "/leat", "stage", "out", top + "/src", top + "/shared/out2"]
+    path = out_name(top + "/src", top + "/shared/out2")
     subprocess.run(["rm", "-rf", path], check=True)
     for plant in ("dir", "link"):
         if plant == "link":
@@ -158,12 +165,43 @@ def test_what_others_have_put_in_the_way_is_not_written_through(c):
             os.chown(path, ALICE, ALICE)
         r = subprocess.run(out2, capture_output=True, text=True)
         assert r.returncode == 0, (plant, r.stdout, r.stderr)
+        assert not os.path.lexists(path), plant
         with open(c.dir + "/target/file", "rb") as f:
             assert f.read() == SECRET, plant
         assert os.listdir(c.dir + "/target") == ["file"]
         with open(top + "/shared/out2/sub/file", "rb") as f:
             assert f.read() == OWN
         subprocess.run(["rm", "-rf", top + "/shared/out2"], check=True)
+
+
+def test_what_others_have_moved_there_is_not_emptied(c):
+    """alice moves what is root's alone, and lies in her directory, to the name of a former call."""
+    top = c.dir + "/moved"
+    hers = top + "/hers"
+    for i in range(8):
+        write("%s/src/f%d" % (top, i), OWN)
+    write(hers + "/precious/file", SECRET)
+    os.chmod(hers + "/precious", 0o700)
+    os.chown(hers, ALICE, ALICE)
+    path = out_name(top + "/src", hers + "/out")
+    subprocess.run(["rm", "-rf", path], check=True)
+    os.rename(hers + "/precious", path)
+    out = [BUILD + "/leat", "stage", "out", top + "/src", hers + "/out"]
+    r = subprocess.run(out, capture_output=True, text=True, timeout=120)
+    assert r.returncode == 0, r
+    with open(path + "/file", "rb") as f:
+        assert f.read() == SECRET
+    # Nobody would find it again: who fails or is interrupted leaves nothing there, ...
+    slow = subprocess.Popen(out + ["--replace", "--max-rate", "1K"], stdout=subprocess.DEVNULL)
+    wait_until(lambda: len(os.listdir(hers)) == 3, 30, "another name")
+    slow.terminate()
+    assert slow.wait(60) != 0
+    assert sorted(os.listdir(hers)) == sorted([os.path.basename(path), "out"]), os.listdir(hers)
+    # ... nor who puts it in the place of another.
+    r = subprocess.run(out + ["--replace"], capture_output=True, text=True, timeout=120)
+    assert r.returncode == 0, r
+    assert sorted(os.listdir(hers)) == sorted([os.path.basename(path), "out"]), os.listdir(hers)
+    assert len(os.listdir(hers + "/out")) == 8
 
 
 # As alice: what root writes into her directory, as soon as it is there, is a link instead.
