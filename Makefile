@@ -378,7 +378,9 @@ $(foreach t,device direct,$(call test_bin,tests/unit/client/loader/test_$(t).c))
 $(BUILD)/tests/conformance $(BUILD)/tests/hostile: \
     $(call obj,$(filter-out $(unit_src),$(call in,tests/unit/common/rpc)))
 $(BUILD)/tests/hostile: $(call obj,tests/rdma/raw.c)
-$(foreach f,$(fuzz_src),$(eval $(call program,$(BUILD)/tests/$(basename $(notdir $(f))),$(f),$(every),-fsanitize=fuzzer -lm)))
+# Client and servers have functions of the same names: a fuzzer gets the libraries of one of them.
+fuzz_under   = $(if $(filter %/fuzz_chunk_record.c,$(1)),$(under_ossd),$(under_client))
+$(foreach f,$(fuzz_src),$(eval $(call program,$(BUILD)/tests/$(basename $(notdir $(f))),$(f),$(call fuzz_under,$(f)),-fsanitize=fuzzer -lm)))
 # The simulator runs both servers and the client in one process. Their internal names are their own
 # affair, so each server becomes one object that shows nothing but its entry points (server.h).
 mds_entry  := mds_start mds_stop mds_addrs mds_format mds_check mds_metrics_of mds_param_table n_mds_params
