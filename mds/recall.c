@@ -15,6 +15,7 @@
 #define TRIES_MIN        2u
 #define TRIES_TOLD       10u
 #define SESSION_MAX      128u /* asked of one session at a time: its end bounds callbacks too */
+#define OWNERS_MAX       16u  /* of these, beyond which it is told of no owner: recalls go first */
 #define HOLDERS_MAX      256u /* asked at a time */
 #define PRESUMED_AT_ONCE 64u
 
@@ -111,7 +112,7 @@ static int call_back(struct session *se, uint16_t op, const void *req, void *rep
 
 	if (p == NULL || p->gone)
 		return -LE_DISCONNECTED;
-	if (se->n_recalls == SESSION_MAX)
+	if (se->n_recalls >= (op == OP_cb_owner ? OWNERS_MAX : SESSION_MAX))
 		return -LE_OVERLOAD;
 	se->n_recalls++;
 	rpc_peer_ref(p);
@@ -488,7 +489,8 @@ static void tell_owner(void *arg)
 		if (mds_sleep_ms(a->m, AGAIN_MS) < 0)
 			break;
 	}
-	if (rc < 0)
+	/* Whoever is silent for long says so himself, not once per file. */
+	if (rc < 0 && !a->session->ended && !is_late(a->m, a->session))
 		log_info("session %llu of %s was not told of the new owner of inode %llu: %s",
 			 (unsigned long long)a->session->id, a->session->name,
 			 (unsigned long long)a->ino.v, status_name(rc));

@@ -1,8 +1,9 @@
 /* Who may get a lease, who is in the way of whom, what is refused after quarrels; sessions that
- * end; who does not give it back.
+ * end; who does not give it back; who is told of another owner meanwhile.
  */
 #include <fcntl.h>
 
+#include "mds/recall.h"
 #include "tests/unit/mds/fixture.h"
 
 static const struct ino one = {1}, two = {2};
@@ -208,13 +209,19 @@ static struct ino held_from(struct fx *f)
 	return a.ino;
 }
 
-static int change_held(struct fx *f, struct ino ino)
+static int change_mode(struct fx *f, struct ino ino)
 {
 	struct mds_setattr_req q = {.ino = ino, .mask = SET_MODE, .attr = {.mode = 0600}};
+
+	return fx_call(f, OP_mds_setattr, &q, NULL);
+}
+
+static int change_held(struct fx *f, struct ino ino)
+{
 	int rc;
 
 	fiber_set_deadline(loop_deadline_ms(STUBBORN_WAIT_MS));
-	rc = fx_call(f, OP_mds_setattr, &q, NULL);
+	rc = change_mode(f, ino);
 	fiber_set_deadline(NO_DEADLINE);
 	fx_sleep_ms(20000);
 	return rc;
@@ -262,6 +269,100 @@ static void troubles_body(struct fx *f)
 
 TEST(one_that_had_its_trouble_long_ago_is_not, troubles_body)
 
+/* ---- who is told of another owner ---- */
+
+#define N_GIVEN 150u
+
+static struct owners {
+	struct ino ino;
+	bool answer;
+	uint32_t n, n_most, n_given;
+} owners;
+
+static int owner_callback(void *arg, struct rpc_client *c, uint16_t op, const void *q, void *p)
+{
+	(void)arg, (void)c, (void)q, (void)p;
+	if (op != OP_cb_owner)
+		return 0;
+	if (++owners.n > owners.n_most)
+		owners.n_most = owners.n;
+	while (!owners.answer)
+		fiber_sleep_us(1000);
+	owners.n--;
+	return 0;
+}
+
+static int open_session(void *arg, struct rpc_client *c)
+{
+	struct fx *f = arg;
+	struct mds_session_open_req q = {
+		.client = {{9, 1}}, .name = bytes_str("owner"), .slots = FX_SLOTS};
+	struct mds_session_open_rep p;
+	struct rpc_call call = {.op = OP_mds_session_open,
+				.flags = RPC_CALL_SETUP,
+				.req = &q,
+				.rep = &p,
+				.deadline_us = loop_deadline_ms(1000)};
+	int rc = rpc_call(c, &call);
+
+	f->session = p.session;
+	rpc_call_fini(&call);
+	return rc;
+}
+
+static void give_fiber(void *arg)
+{
+	struct fx *f = arg;
+	struct op op;
+
+	op_init(&op, f->m);
+	op_given(&op, owners.ino);
+	op_fini(&op);
+	owners.n_given++;
+}
+
+/* Of many chowns whose client cannot convince its kernel at once: they leave room for recalls,
+ * which else count as not answered. */
+static void owners_body(struct fx *f)
+{
+	struct rpc_client_options o = {.transport = f->net,
+				       .addrs = "mds:7440",
+				       .name = "owner",
+				       .role = ROLE_CLIENT,
+				       .key = f->key,
+				       .arg = f,
+				       .connected = open_session,
+				       .callback = owner_callback};
+	struct rpc_client *c;
+	struct attr given, other;
+	uint64_t begin;
+
+	owners = (struct owners){0};
+	f->session = 0;
+	assert_int_equal(rpc_client_create(&o, &c), 0);
+	while (f->session == 0)
+		fx_sleep_ms(1);
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "given", O_RDONLY, &given), 0);
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "other", O_RDONLY, &other), 0);
+	owners.ino = given.ino;
+	for (uint32_t i = 0; i < N_GIVEN; i++)
+		assert_int_equal(fiber_spawn("give", give_fiber, f), 0);
+	fx_sleep_ms(100);
+	assert_true(lease_give(&f->m->leases, session_find(&f->m->sessions, f->session), other.ino,
+			       false));
+	f->session = fx_session(f, 2);
+	begin = loop_now_us();
+	assert_int_equal(change_mode(f, other.ino), 0);
+	assert_in_range(loop_now_us() - begin, 0, 20000);
+	assert_in_range(owners.n_most, 1, 32);
+	owners.answer = true;
+	while (owners.n_given < N_GIVEN)
+		fx_sleep_ms(1);
+	rpc_client_destroy(c);
+}
+
+TEST(who_is_told_of_owners_answers_recalls, owners_body)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -272,6 +373,7 @@ int main(void)
 		cmocka_unit_test(what_is_recalled_again_and_again_is_refused_for_longer),
 		cmocka_unit_test(a_session_that_is_heard_and_gives_nothing_back_is_ended),
 		cmocka_unit_test(one_that_had_its_trouble_long_ago_is_not),
+		cmocka_unit_test(who_is_told_of_owners_answers_recalls),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
