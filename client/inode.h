@@ -53,6 +53,7 @@ struct inode {
 	uint32_t n_names_changing; /* of these, of a directory: only of names, names.h */
 	struct cap cap;            /* to read: delegation.h */
 	uint32_t cap_gen;          /* the client's session_gen then; 0: none */
+	uint32_t n_held;           /* of refs, by ll_hold: an open directory */
 	struct idata *data;        /* NULL when not in use */
 };
 

@@ -581,8 +581,7 @@ int lease_owner_changed(struct client *c, struct ino ino)
 
 	if (i == NULL)
 		return 0;
-	/* A directory is kept while it is open (ll_hold). */
-	open = S_ISREG(i->attr.mode) ? i->data != NULL && i->data->n_files > 0 : i->refs > 1;
+	open = i->n_held > 0 || (i->data != NULL && i->data->n_files > 0);
 	inode_put(c, i);
 	return open ? c->owner_changed(c->arg, ino) : 0;
 }

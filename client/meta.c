@@ -161,14 +161,20 @@ int ll_getattr_rights(struct client *c, const struct cred *cred, struct ino ino,
 
 bool ll_hold(struct client *c, struct ino ino)
 {
-	return inode_get(c, ino) != NULL;
+	struct inode *i = inode_get(c, ino);
+
+	if (i == NULL)
+		return false;
+	i->n_held++;
+	return true;
 }
 
 void ll_unhold(struct client *c, struct ino ino)
 {
 	struct inode *i = inode_peek(c, ino);
 
-	ASSERT(i != NULL && i->refs > 1);
+	ASSERT(i != NULL && i->n_held > 0 && i->refs > 1);
+	i->n_held--;
 	i->refs--;
 	inode_put(c, i);
 }

@@ -23,6 +23,7 @@ struct bed {
 	struct client c;
 	void (*body)(struct client *c);
 	uint32_t n_invalidated, n_data; /* of these, with their data */
+	uint32_t n_owners;
 	bool done;
 };
 
@@ -37,6 +38,13 @@ static void invalidate(void *arg, struct ino ino, bool data)
 	b->n_data += data;
 }
 
+static int owner_changed(void *arg, struct ino ino)
+{
+	(void)ino;
+	((struct bed *)arg)->n_owners++;
+	return 0;
+}
+
 static void test_main(struct loop *l, void *arg)
 {
 	struct bed *b = arg;
@@ -46,6 +54,7 @@ static void test_main(struct loop *l, void *arg)
 	c->magic = CLIENT_MAGIC;
 	c->loop = l;
 	c->invalidate = invalidate;
+	c->owner_changed = owner_changed;
 	c->arg = b;
 	c->params.inodes_max = INODES_MAX;
 	c->params.names_max = NAMES_MAX;
@@ -758,6 +767,31 @@ static void a_recall_waits_for_names_that_the_kernel_was_given_before(void **sta
 	run(kernel_names_body);
 }
 
+static void owner_body(struct client *c)
+{
+	struct ino dir = {5};
+	struct inode *i = inode_get(c, dir);
+
+	assert_non_null(i);
+	i->attr.mode = S_IFDIR | 0755;
+	assert_int_equal(lease_owner_changed(c, dir), 0);
+	inode_put(c, i);
+	assert_int_equal(bed.n_owners, 0);
+	assert_true(ll_hold(c, dir));
+	assert_int_equal(lease_owner_changed(c, dir), 0);
+	assert_int_equal(bed.n_owners, 1);
+	ll_unhold(c, dir);
+	assert_int_equal(lease_owner_changed(c, dir), 0);
+	assert_int_equal(bed.n_owners, 1);
+}
+
+/* Somebody may use it at that moment who has not opened it. */
+static void the_kernel_asks_for_the_owner_of_what_is_open(void **state)
+{
+	(void)state;
+	run(owner_body);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -780,6 +814,7 @@ int main(void)
 		cmocka_unit_test(a_recall_drops_the_pages_of_what_is_not_known),
 		cmocka_unit_test(the_kernel_is_given_names_that_are_known_to_be_so),
 		cmocka_unit_test(a_recall_waits_for_names_that_the_kernel_was_given_before),
+		cmocka_unit_test(the_kernel_asks_for_the_owner_of_what_is_open),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
