@@ -51,8 +51,11 @@
 #define DOUBT_US 10000u
 /* The answer may wait for a cut, and that for a lease which who waits here has. */
 #define WAIT_MS 20u
-/* The metadata server waits so long for who has an inode open whose owner changes. */
-#define OWNER_MS 800u
+/* The metadata server waits so long for who has an inode open whose owner changes; between the
+ * attempts to have the kernel believe it. */
+#define OWNER_MS           200u
+#define OWNER_PAUSE_US     200u
+#define OWNER_PAUSE_MAX_US 50000u
 /* At once: a machine may have many files open that others cut. */
 #define PROBES_MAX 32u
 
@@ -609,6 +612,10 @@ static int run_probe(struct known_size *k, uint64_t until_us, struct probe_answe
 			break;
 		rc = probe_ask(k, &p, until_us, ret_seen);
 		probe_put(fs, &p, rc >= 0);
+		if (rc >= 0 && ret_seen->err != 0) {
+			fs->probes_refused |= ret_seen->err == EPERM;
+			rc = status_from_errno((int)ret_seen->err);
+		}
 	} while (rc == -LE_DISCONNECTED && n_idle > 0);
 	fs->n_probes--;
 	turnq_wake(&fs->probe_turns);
@@ -679,7 +686,7 @@ int known_owner_ask(struct leatfs *fs, struct ino ino)
 {
 	const struct cred cred = {.flags = CRED_CHECKED};
 	struct known_size *k = known_size_get(fs, ino);
-	uint64_t until = loop_deadline_ms(OWNER_MS);
+	uint64_t until = loop_deadline_ms(OWNER_MS), pause_us = OWNER_PAUSE_US;
 	struct probe_answer seen;
 	struct attr attr;
 	int rc;
@@ -687,14 +694,19 @@ int known_owner_ask(struct leatfs *fs, struct ino ino)
 	if (k == NULL)
 		return -LE_NOMEM;
 	/* It does not believe an answer that a write, or the end of pages, has overtaken. */
-	do {
+	for (;;) {
 		rc = ll_getattr(fs->client, &cred, ino, &attr);
 		if (rc >= 0)
 			rc = ask_owner(k, until, &seen);
-	} while (rc >= 0 && (seen.uid != attr.uid || seen.gid != attr.gid) &&
-		 loop_now_us() < until);
-	if (rc >= 0 && (seen.uid != attr.uid || seen.gid != attr.gid))
-		rc = -LE_TIMEDOUT;
+		if (rc < 0 || (seen.uid == attr.uid && seen.gid == attr.gid))
+			break;
+		rc = fiber_sleep_us(pause_us);
+		if (rc >= 0 && loop_now_us() >= until)
+			rc = -LE_TIMEDOUT;
+		if (rc < 0)
+			break;
+		pause_us = pause_us * 2 < OWNER_PAUSE_MAX_US ? pause_us * 2 : OWNER_PAUSE_MAX_US;
+	}
 	known_size_put(k);
 	return rc;
 }

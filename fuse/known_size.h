@@ -64,10 +64,10 @@ int known_owner_ask(struct leatfs *fs, struct ino ino) CHECK_RESULT;
 struct probe_file {
 	uint64_t node, end;
 };
-/* What the kernel believes in. */
+/* What the kernel believes in; or why it cannot be asked. */
 struct probe_answer {
 	uint64_t size;
-	uint32_t uid, gid;
+	uint32_t uid, gid, err;
 };
 int size_probe(char **argv);
 void known_size_fini(struct leatfs *fs);

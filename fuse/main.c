@@ -234,12 +234,22 @@ static int on_owner_changed(void *arg, struct ino ino)
 
 	if (fs->handing_over)
 		return -LE_NOT_READY; /* this daemon reads no more requests */
-	if (!fs->mounted)
+	if (!fs->mounted || (fs->probes_refused && fs->owner_unknown))
 		return 0;
 	rc = known_owner_ask(fs, ino);
-	if (rc < 0)
-		log_warn("inode %llu: the kernel judges by its former owner until it asks again: "
-			 "%s",
+	if (rc < 0 && fs->handing_over)
+		return -LE_NOT_READY; /* what the kernel was to ask for has not been read */
+	if (rc >= 0 || fs->owner_unknown)
+		return 0;
+	fs->owner_unknown = true;
+	if (fs->probes_refused)
+		log_warn("%s: until it asks again the kernel judges by the former owner what other "
+			 "mounts have given away while it is open here: this needs "
+			 "open_by_handle_at, and so CAP_DAC_READ_SEARCH",
+			 fs->mountpoint);
+	else
+		log_info("inode %llu: the kernel judges by its former owner until it asks again: "
+			 "%s; of others this is not logged",
 			 (unsigned long long)ino.v, status_text(rc));
 	return 0;
 }

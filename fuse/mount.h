@@ -66,6 +66,8 @@ struct leatfs {
 	struct fiber *reader;
 	bool handing_over; /* no requests are read */
 	bool init_differs; /* libfuse would serve the kernel otherwise than the former daemon */
+	bool probes_refused; /* the kernel lets no process of ours ask by number: known_size.c */
+	bool owner_unknown;  /* it did not believe in one, which has been logged */
 	bool mounted;
 	char mountpoint[4096];
 };

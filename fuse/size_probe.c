@@ -8,6 +8,7 @@
  * longer. It ends when something fails, when nobody listens, and when there was nothing to do for a
  * while; in between it keeps nothing of the mount busy.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -45,7 +46,7 @@ static bool believed(struct probe_answer *ret_answer)
 
 	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, MASK, &st) < 0)
 		return false;
-	*ret_answer = (struct probe_answer){st.stx_size, st.stx_uid, st.stx_gid};
+	*ret_answer = (struct probe_answer){st.stx_size, st.stx_uid, st.stx_gid, 0};
 	return true;
 }
 
@@ -62,6 +63,8 @@ static int open_node(const char *mountpoint, uint64_t node)
 	if (chdir(mountpoint) < 0)
 		return -1;
 	fd = open_by_handle_at(AT_FDCWD, &u.h, O_PATH | O_CLOEXEC);
+	if (fd < 0)
+		before.err = (uint32_t)errno;
 	return chdir("/") < 0 ? -1 : fd;
 }
 
@@ -70,6 +73,16 @@ static bool nobody_listens(void)
 	struct pollfd p = {.fd = STDOUT_FILENO};
 
 	return poll(&p, 1, 0) == 1 && (p.revents & (POLLERR | POLLHUP));
+}
+
+static bool answer(const struct probe_answer *a)
+{
+	return write(STDOUT_FILENO, a, sizeof(*a)) == sizeof(*a);
+}
+
+static bool is_ready(void)
+{
+	return write(STDOUT_FILENO, "", 1) == 1;
 }
 
 static void *look(void *arg)
@@ -84,7 +97,7 @@ static void *look(void *arg)
 		if (nobody_listens() || !believed(&now))
 			_exit(1);
 	}
-	if (asked < 0 || !believed(&now) || write(STDOUT_FILENO, &now, sizeof(now)) != sizeof(now))
+	if (asked < 0 || !believed(&now) || !answer(&now))
 		_exit(1);
 	return NULL;
 }
@@ -103,14 +116,16 @@ static bool tell(const char *mountpoint, const struct probe_file *file)
 
 	asked = 0;
 	end = file->end;
-	if (open_node(mountpoint, file->node) < 0 || !believed(&before) ||
-	    pthread_create(&thread, NULL, look, NULL) != 0)
+	before.err = 0;
+	if (open_node(mountpoint, file->node) < 0)
+		return before.err != 0 && answer(&before) && is_ready();
+	if (!believed(&before) || pthread_create(&thread, NULL, look, NULL) != 0)
 		return false;
 	if (before.size > end || end == UINT64_MAX)
 		ask();
 	pthread_join(thread, NULL);
 	close(fd);
-	return write(STDOUT_FILENO, "", 1) == 1;
+	return is_ready();
 }
 
 int size_probe(char **argv)
