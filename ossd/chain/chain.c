@@ -122,20 +122,22 @@ static void put_chain(const struct chain_info *info, struct kv_batch *b)
 }
 
 /*
- * Who has filled all others has asked them all, and counts again where the index had lost its
- * counts. What is lost stays so, for nobody had it, and what is in doubt the others doubt, too.
+ * Who has filled all others has asked them all, and who has none cannot ask: it counts again where
+ * the index had lost its counts, so that what is lost later is missed. What is lost stays so, for
+ * nobody had it, and what is in doubt the others doubt, too.
  */
-static void trust(struct chains *cs, const struct chain *draft, const struct chain_info *info,
+static bool trust(struct chains *cs, const struct chain *draft, const struct chain_info *info,
 		  struct kv_batch *b)
 {
 	uint64_t more;
 
-	if (draft->n_members == 1 || draft->n_sync < draft->n_members)
-		return;
+	if (draft->n_sync < draft->n_members)
+		return false;
 	more = ledger_trust_gone(&cs->store->ledger, info->id, b);
 	if (more)
 		log_error("chain %u: %llu chunks that the index here had not counted are counted",
 			  info->id, (unsigned long long)more);
+	return more;
 }
 
 /* Durable before it is acted on. */
@@ -154,7 +156,7 @@ static int store_chain(struct chains *cs, const struct chain *draft, const struc
 
 		put_chain(info, b);
 		chain_log_adopt(cs->log, &a, b);
-		trust(cs, draft, info, b);
+		(void)trust(cs, draft, info, b);
 	} else {
 		chain_log_forget(cs->log, info->id, b);
 		/* What is still there is to be removed. */
@@ -274,6 +276,17 @@ static void act(struct chain *c, const struct chain *draft, uint32_t epoch)
 		c->all->hooks.adopted(c);
 }
 
+/* Whoever is the only member gets no new epoch at a start, so nothing is stored then. */
+static void trust_alone(struct chains *cs, const struct chain *c, const struct chain_info *info)
+{
+	struct group_commit *g = &cs->store->gc;
+
+	if (!led_alone(c) || chunk_store_status(cs->store) < 0)
+		return;
+	if (trust(cs, c, info, group_commit_batch(g)))
+		(void)group_commit_join_lazy(g, NULL, false);
+}
+
 static int adopt_one(struct chains *cs, const struct chain_info *info)
 {
 	struct chain draft = {0}, *c;
@@ -292,6 +305,7 @@ static int adopt_one(struct chains *cs, const struct chain_info *info)
 		TRY(store_chain(cs, &draft, info));
 		act(c, &draft, info->epoch);
 	} else if (info->epoch == c->epoch && c->phase == CHAIN_ADOPTED) {
+		trust_alone(cs, c, info);
 		take_leases_over(c, knows_leases(c),
 				 led_alone(c) ? cs->o.start_us : env_now_us(cs->env),
 				 own_leases(c));

@@ -385,6 +385,9 @@ int receive_rows(struct care *k, struct chain *c, const struct oss_resync_rows_r
 	if (rc == 0 && req->rows.len == 0) {
 		replay_forget_doubted(&k->s->replay, c->id, b);
 		rc = ledger_take_doubts(&k->s->ledger, c->id, req->doubts, b);
+		/* What went because the source does not have it may be lost there. */
+		if (rc == 0 && req->doubts.len)
+			chunk_cache_forget_none(&k->s->cache, c->id);
 	}
 	keep_answers(k, c, b);
 	/* What was taken over before something was wrong is true all the same. */

@@ -224,6 +224,23 @@ static int ask_member(struct care *k, struct chain *c, uint32_t target, const st
 	return 0;
 }
 
+/* The others have seen its removal, or do not doubt that it is none. -LE_STALE: it can be read by
+ * now, for it was written meanwhile, or they may be none who know. */
+static int remove_unread(struct care *k, const struct chain *c, const struct chunk_key *key,
+			 uint32_t epoch)
+{
+	struct chunk_tx tx;
+
+	TRY(chunk_hold_over(k->s, key, fiber_deadline(), &tx));
+	if (!tx.over || c->epoch != epoch) {
+		chunk_release(&tx);
+		return -LE_STALE;
+	}
+	tx.changes = true;
+	chunk_tx_join(&tx);
+	return chunk_tx_wait(&tx);
+}
+
 static int replace_record(struct care *k, const struct chunk_key *key, struct repair *ret)
 {
 	enum ledger_answer answer = chunk_store_lost(k->s, key);
@@ -231,7 +248,7 @@ static int replace_record(struct care *k, const struct chunk_key *key, struct re
 	uint32_t epoch = c ? c->epoch : 0, n_without = 0;
 	int rc = -LE_CORRUPT;
 
-	for (uint32_t i = 0; c && i < c->n_sync && rc != 0; i++) {
+	for (uint32_t i = 0; c && i < c->n_sync && rc != 0 && rc != -LE_STALE; i++) {
 		struct oss_resync_chunk_req req;
 		struct oss_resync_chunk_rep rep = {0};
 
@@ -241,12 +258,13 @@ static int replace_record(struct care *k, const struct chunk_key *key, struct re
 		n_without += rc > 0;
 		if (rc == 2 || (rc == 1 && answer == LEDGER_LOST)) /* nor has this one it */
 			rc = -LE_CORRUPT;
-		else if (rc == 1) /* they have seen its removal, or do not doubt that it is none */
-			rc = chunk_copy_remove(k->s, key, NULL, NULL) < 0 ? -LE_CORRUPT : 0;
+		else if (rc == 1)
+			rc = remove_unread(k, c, key, epoch);
 		else if (rc == 0)
 			rc = receive_chunk(k, c, &req, &rep);
 	}
-	ret->nobody = rc < 0 && c && c->epoch == epoch && n_without == chain_others_sync(c);
+	ret->nobody = rc == -LE_CORRUPT && c && c->epoch == epoch &&
+		      n_without == chain_others_sync(c);
 	ret->nowhere = ret->nobody && c->n_sync == c->n_members;
 	log_error("chain=%u inode=%llu gen=%u chunk=%llu target=%u: %s: %s", key->chain,
 		  (unsigned long long)key->ino.v, key->gen, (unsigned long long)key->idx,

@@ -232,3 +232,13 @@ void chunk_ent_load(struct chunk_cache *c, struct chunk_ent *e, struct chunk_rec
 	e->rec = rec;
 	e->known = true;
 }
+
+void chunk_cache_forget_none(struct chunk_cache *c, uint32_t chain)
+{
+	for (struct hmap_node *n = hmap_next(&c->map, NULL); n; n = hmap_next(&c->map, n)) {
+		struct chunk_ent *e = container_of(n, struct chunk_ent, node);
+
+		if (e->id.chain == chain && !e->rec && !e->lost && !e->n_pend)
+			e->known = false;
+	}
+}

@@ -54,6 +54,9 @@ struct chunk_ent *chunk_ent_get(struct chunk_cache *c, const struct chunk_key *i
 void chunk_ent_put(struct chunk_cache *c, struct chunk_ent *e);
 /* After a commit: rec (a reference is taken over, NULL for a deletion) is what the index has. */
 void chunk_ent_committed(struct chunk_cache *c, struct chunk_ent *e, struct chunk_record *rec);
+/* Entries of the chain that say that there is no such chunk say nothing any more: the index and the
+ * ledger are asked again. */
+void chunk_cache_forget_none(struct chunk_cache *c, uint32_t chain);
 /* What was read from the index, unless a commit came first. Takes over the reference. */
 void chunk_ent_load(struct chunk_cache *c, struct chunk_ent *e, struct chunk_record *rec);
 /* Of a writer under the entry's lock; a reference is taken over (NULL: deletion). Readers see it

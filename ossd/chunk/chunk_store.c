@@ -109,11 +109,13 @@ int store_ent_load_row(struct chunk_store *s, struct chunk_ent *e, bool *ret_row
 		if (e->lost && !store_ent_pending(s, e))
 			return lost_by_name(s, &e->id);
 	} else if (!e->known && !e->n_pend) {
-		TRY(check_lost(s, &e->id));
 		TRY(store_ent_vanished(s, e));
 		*ret_row = e->known && e->lost;
 		if (*ret_row && !store_ent_pending(s, e))
 			return lost_by_name(s, &e->id);
+		/* Last: a doubt that comes later finds the entry, and nothing yields in between. */
+		if (!e->known && !e->n_pend)
+			TRY(check_lost(s, &e->id));
 	}
 	chunk_ent_load(&s->cache, e, rec);
 	return 0;

@@ -566,134 +566,6 @@ static void lost_everywhere(struct rrig *r, void *arg)
 	assert_int_equal(rrig_same(r, 1, 2), 5);
 }
 
-/* ---- several of one cell of the ledger, with their names ---- */
-
-#define N_OF_CELL 3u
-
-static uint32_t cell_of(uint64_t ino)
-{
-	struct chunk_key k = key_of(ino, 0);
-	struct kv_batch *b = kv_batch_create();
-	struct ledger l;
-	uint32_t i = 0;
-
-	ledger_init(&l);
-	assert_int_equal(ledger_need(&l, k.chain), 0);
-	ledger_add(&l, &k, b);
-	while (!container_of(hmap_next(&l.chains, NULL), struct ledger_chain, node)
-			->cells[i]
-			.kept.n)
-		i++;
-	ledger_fini(&l);
-	kv_batch_destroy(b);
-	return i;
-}
-
-/* Files whose first chunks are all of one cell. */
-static void pick_of_a_cell(uint64_t ino[N_OF_CELL + 1])
-{
-	ino[0] = 100;
-	for (uint32_t i = 1; i <= N_OF_CELL; i++)
-		for (ino[i] = ino[i - 1] + 1; cell_of(ino[i]) != cell_of(ino[0]);)
-			ino[i]++;
-}
-
-static void lose_with_names(struct rnode *n, void *arg)
-{
-	const uint64_t *ino = arg;
-	struct kv_batch *b = kv_batch_create();
-	int rc;
-
-	for (uint32_t i = 0; i < N_OF_CELL; i++) {
-		struct chunk_key k = key_of(ino[i], 0);
-		uint8_t row[CHUNK_ROW_SIZE];
-
-		chunk_row_encode(ROW_CHUNK, &k, row);
-		kv_batch_delete(b, row, sizeof(row));
-		chunk_row_encode(ROW_NAME, &k, row);
-		kv_batch_delete(b, row, sizeof(row));
-	}
-	rc = kv_commit(n->target->store->kv, b, true);
-	ASSERT(rc == 0);
-	kv_batch_destroy(b);
-}
-
-static void no_doubt(struct rnode *n, void *arg)
-{
-	(void)arg;
-	assert_false(ledger_doubts(&n->target->store->ledger, RRIG_CHAIN));
-}
-
-/* They are nowhere: who has lost them, who is filled from there and who is filled by that one say
- * so, and none of them reads zeros. Files that are made later are whole. */
-static void doubt_everywhere(struct rrig *r, void *arg)
-{
-	uint64_t ino[N_OF_CELL + 1], later = 100000;
-	uint8_t value;
-
-	(void)arg;
-	pick_of_a_cell(ino);
-	rrig_set(r, "0", "S");
-	for (uint32_t i = 0; i < N_OF_CELL; i++)
-		assert_int_equal(rrig_write(r, ino[i], 0, 4, LEN), 0);
-	rrig_do(r, 0, lose_with_names, ino);
-	rrig_crash(r, 0);
-	rrig_start(r, 0);
-	rrig_set(r, "0", "S");
-	assert_int_equal(rrig_read(r, 0, ino[0], 0, &value), -LE_CORRUPT);
-	rrig_set(r, "01", "SO");
-	assert_int_equal(rrig_read(r, 0, ino[0], 0, &value), -LE_NOT_READY);
-	fill(r, 1, "01", "SY");
-	rrig_set(r, "01", "SS");
-	rrig_crash(r, 0);
-	rrig_set(r, "12", "SY");
-	assert_true(rrig_wait_synced(r, 2, 60000));
-	rrig_crash(r, 1);
-	rrig_start(r, 1);
-	rrig_set(r, "12", "SS");
-	while (cell_of(later) != cell_of(ino[0]))
-		later++;
-	assert_int_equal(rrig_write(r, later, 0, 5, LEN), 0);
-	for (uint32_t node = 1; node < 3; node++) {
-		for (uint32_t i = 0; i < N_OF_CELL; i++)
-			assert_int_equal(rrig_read(r, node, ino[i], 0, &value), -LE_CORRUPT);
-		assert_int_equal(rrig_read(r, node, later, 0, &value), 0);
-		assert_int_equal(value, 5);
-	}
-	assert_int_equal(rrig_same(r, 1, 2), 1);
-	assert_int_equal(rrig_remove(r, ino[0], ino[0]), 0);
-}
-
-/* The member that returns has them: nothing is in doubt any more, at either of them. */
-static void doubt_ends(struct rrig *r, void *arg)
-{
-	uint64_t ino[N_OF_CELL + 1];
-	uint8_t value;
-
-	(void)arg;
-	pick_of_a_cell(ino);
-	rrig_set(r, "01", "SS");
-	for (uint32_t i = 0; i < N_OF_CELL; i++)
-		assert_int_equal(rrig_write(r, ino[i], 0, 4, LEN), 0);
-	(void)fiber_sleep_us(1000000);
-	rrig_crash(r, 1);
-	rrig_set(r, "01", "SO");
-	rrig_do(r, 0, lose_with_names, ino);
-	rrig_crash(r, 0);
-	rrig_start(r, 0);
-	rrig_set(r, "01", "SO");
-	assert_int_equal(rrig_read(r, 0, ino[1], 0, &value), -LE_NOT_READY);
-	rrig_start(r, 1);
-	fill(r, 1, "01", "SY");
-	rrig_set(r, "01", "SS");
-	assert_int_equal(rrig_same(r, 0, 1), N_OF_CELL);
-	for (uint32_t node = 0; node < 2; node++) {
-		assert_int_equal(rrig_read(r, node, ino[2], 0, &value), 0);
-		assert_int_equal(value, 4);
-		rrig_do(r, node, no_doubt, NULL);
-	}
-}
-
 /* A row that vanishes from the source's index while that runs: whoever is filled by it is told of
  * a lost chunk, not of a hole. */
 static void vanished_at_the_source(struct rrig *r, void *arg)
@@ -791,22 +663,6 @@ static void test_lost_at_the_source(void **state)
 {
 	(void)state;
 	run_lost(lost_at_the_source);
-}
-
-static void test_doubt_everywhere(void **state)
-{
-	struct rrig r;
-
-	(void)state;
-	rrig_init(&r, 3, 31);
-	rrig_run(&r, doubt_everywhere, NULL);
-	rrig_fini(&r);
-}
-
-static void test_doubt_ends(void **state)
-{
-	(void)state;
-	run_lost(doubt_ends);
 }
 
 static void test_vanished_at_the_source(void **state)
@@ -936,8 +792,6 @@ int main(void)
 		cmocka_unit_test(test_committed_meanwhile),
 		cmocka_unit_test(test_lost_at_the_member),
 		cmocka_unit_test(test_lost_at_the_source),
-		cmocka_unit_test(test_doubt_everywhere),
-		cmocka_unit_test(test_doubt_ends),
 		cmocka_unit_test(test_vanished_at_the_source),
 		cmocka_unit_test(test_lost_everywhere),
 		cmocka_unit_test(test_lost_and_written),
