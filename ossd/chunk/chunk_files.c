@@ -212,6 +212,8 @@ static int edit_lost(struct chunk_store *s, const struct edit *e, const struct c
 		     const struct chunk_key *last, struct work *work)
 {
 	for (;;) {
+		uint64_t before = work->n;
+
 		switch (ledger_range(&s->ledger, first, last, &work->ids.id[0])) {
 		case LEDGER_NONE:
 			return 0;
@@ -222,6 +224,11 @@ static int edit_lost(struct chunk_store *s, const struct edit *e, const struct c
 		}
 		work->ids.n = 1;
 		TRY(edit_step(e, &work->ids, &work->n));
+		/* Another member has said that there is none, before the ledger could tell. */
+		if (work->n == before) {
+			chunk_cache_forget_none(&s->cache, first->chain);
+			return -LE_CORRUPT;
+		}
 	}
 }
 
@@ -576,8 +583,7 @@ int chunk_stat(struct chunk_store *s, const struct chunk_key *file, uint32_t chu
 		sw = (struct stat_walk){.chunk_size = chunk_size, .prepared = prepared};
 		lost = ledger_range(&s->ledger, &first, &last, &sw.st.damaged);
 		/* Where the file ends nobody knows who does not know the last chunk. */
-		if (lost == LEDGER_UNSURE)
-			sw.st.damaged = first;
+		sw.st.doubt = lost == LEDGER_UNSURE;
 		if (lost != LEDGER_NONE)
 			rc = lost == LEDGER_LOST || ledger_whole(&s->ledger, first.chain)
 				     ? -LE_CORRUPT

@@ -313,6 +313,7 @@ struct chunk_stat {
 	uint64_t covered; /* what is stored of the prepared ranges, before compression */
 	int64_t mtime_ns;
 	struct chunk_key damaged; /* filled in with -LE_CORRUPT: its record cannot be read */
+	bool doubt; /* with -LE_CORRUPT: any chunk of the file may be lost, in every copy */
 };
 /* prepared: NULL: none. */
 int chunk_stat(struct chunk_store *s, const struct chunk_key *file, uint32_t chunk_size,

@@ -21,7 +21,7 @@ int op_stat(struct rpc_req *r, const void *in, void *out)
 	if (chain_replicated(c))
 		TRY(chain_barrier(c));
 	rc = chunk_stat(op_target(r)->store, &file, req->chunk_size, &prepared, &st);
-	for (uint32_t i = 0; i < REPAIRS_MAX && rc == -LE_CORRUPT; i++) {
+	for (uint32_t i = 0; i < REPAIRS_MAX && rc == -LE_CORRUPT && !st.doubt; i++) {
 		TRY(op_repair(op_target(r), c, &st.damaged));
 		rc = chunk_stat(op_target(r)->store, &file, req->chunk_size, &prepared, &st);
 	}

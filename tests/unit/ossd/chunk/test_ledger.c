@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "ossd/chunk/chunk_copy.h"
 #include "ossd/chunk/ledger.h"
 #include "tests/unit/ossd/chunk/store_rig.h"
 
@@ -587,6 +588,7 @@ static void lost_without_names(struct rig *r, void *arg)
 	assert_int_equal(chunk_stat(r->store, &file, 65536, NULL, &st), -LE_NOT_READY);
 	ledger_set_whole(&r->store->ledger, CHAIN, true);
 	assert_int_equal(chunk_stat(r->store, &file, 65536, NULL, &st), -LE_CORRUPT);
+	assert_true(st.doubt);
 }
 
 /* A file that is made later is not in doubt, nor are its holes, also after another start. */
@@ -640,6 +642,58 @@ static void test_several_of_a_cell_without_names(void **state)
 		assert_int_equal(rig_check(&r, true), n);
 		rig_fini(&r);
 	}
+}
+
+/* As if another member had it. */
+static void come_back(struct rig *r, const struct chunk_key *k)
+{
+	struct chunk_store *s = r->store;
+	struct chunk_record *as = chunk_record_create(&s->cache, 0, 0);
+	struct chunk_tx tx;
+
+	assert_non_null(as);
+	as->version = 1;
+	as->chunk_size = 65536;
+	as->block_size = chunk_block_size(65536);
+	assert_int_equal(chunk_copy_begin(s, k, as, &tx), 0);
+	chunk_tx_join(&tx);
+	assert_int_equal(chunk_tx_wait(&tx), 0);
+	chunk_record_unref(&s->cache, as);
+}
+
+/* Another member said that it is none; when the others are back, the ledger says that it is lost.
+ * Nobody who removes it waits for ever; the next one removes what is lost. */
+static void none_and_named(struct rig *r, void *arg)
+{
+	struct of_cell *o = arg;
+	struct chunk_key file = o->k[0];
+	char buf[100];
+	uint64_t n;
+
+	ledger_set_whole(&r->store->ledger, CHAIN, true);
+	assert_int_equal(chunk_copy_remove(r->store, &file, NULL, NULL), 1);
+	come_back(r, &o->k[1]);
+	come_back(r, &o->k[2]);
+	assert_int_equal(rig_read(r, &file, 0, buf, sizeof(buf), true), 0);
+	assert_int_equal(chunk_trim_file(r->store, NULL, &file, 65536, 65536, &n), -LE_CORRUPT);
+	assert_int_equal(chunk_trim_file(r->store, NULL, &file, 65536, 65536, &n), 0);
+	assert_int_equal(n, 2); /* and KEPT */
+	assert_int_equal(rig_read(r, &file, 0, buf, sizeof(buf), true), 0);
+}
+
+static void test_none_and_named(void **state)
+{
+	struct of_cell o = {.k = {LOST}, .n_gone = 3};
+	struct rig r;
+
+	(void)state;
+	for (uint32_t i = 1; i < 4; i++)
+		o.k[i] = other_of_cell(&o.k[i - 1]);
+	rig_init(&r, 14);
+	rig_run(&r, write_and_lose, &o);
+	rig_run(&r, none_and_named, &o);
+	assert_int_equal(rig_check(&r, true), 0);
+	rig_fini(&r);
 }
 
 static void without_names(struct rig *r, void *arg)
@@ -855,6 +909,7 @@ int main(void)
 		cmocka_unit_test(test_lost_stays_lost),
 		cmocka_unit_test(test_two_of_a_cell_have_names),
 		cmocka_unit_test(test_several_of_a_cell_without_names),
+		cmocka_unit_test(test_none_and_named),
 		cmocka_unit_test(test_an_older_store_gets_names),
 		cmocka_unit_test(test_vanished_while_in_use),
 		cmocka_unit_test(test_many_with_vanished_rows_are_removed),
