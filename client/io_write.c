@@ -401,13 +401,15 @@ static int64_t write_behind_others(struct ll_file *f, const struct place *p,
 {
 	struct io_patience patience = {.until_us = loop_now_us() + AHEAD_TRY_US};
 	bool gap = p->off > p->there;
+	/* Also if others append the same: what is there is theirs, unless it may be this one's. */
+	unsigned how = WB_PLACED | (gap ? WB_NO_GAP : 0) | (f->d->placed_there ? WB_MINE : 0);
 	int64_t rc;
 	int wait;
 
 	if (gap && p->off % f->inode->attr.layout.chunk_size == 0)
 		return -LE_AHEAD;
 	do {
-		rc = write_at(f, p->off, vec, n, WB_PLACED | (gap ? WB_NO_GAP : 0));
+		rc = write_at(f, p->off, vec, n, how);
 		wait = rc == -LE_AHEAD ? io_wait_uncut(f->c, &patience) : 0;
 	} while (rc == -LE_AHEAD && wait >= 0);
 	return wait == -LE_INTR ? wait : rc;

@@ -26,9 +26,9 @@
 
 /* 2: struct piece has stored_sum. 3: what was accepted is repeated first (FRAME_SEEN). 4:
  * who has an inode open is told of its new owner (cb_owner). 5: an append leaves no gap
- * (WRITE_NO_GAP). */
-#define PROTO_VERSION_MIN 5u
-#define PROTO_VERSION_MAX 5u
+ * (WRITE_NO_GAP). 6: nor is one taken for another of the same bytes (WRITE_MINE). */
+#define PROTO_VERSION_MIN 6u
+#define PROTO_VERSION_MAX 6u
 
 enum frame_type {
 	FRAME_HELLO = 1,      /* handshake, client's and server's messages alike */

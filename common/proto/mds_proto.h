@@ -327,11 +327,12 @@ enum close_flags {
  * had_cuts (0: none): it gets the same one, if that is its own still. had_there: some of it may be
  * written there: it gets the same one or none, -LE_EXIST. had_lost: the append is not there, and
  * will not be: somebody has written there, or what was reserved before it is not written, or it has
- * failed (then len is 0). It gets the place where the file ends by now, and nothing is reserved any
- * more behind that: those who have a place there find that it is taken, or out of reach, and ask
- * again. there: what is known to be there; what was reserved between that and off has to be written
- * before (WRITE_NO_GAP, or, where off begins a chunk, asking again). -LE_BADF: the session does not
- * have it open for writing; a new one opens it first, or hears why it may not. */
+ * failed (then len is 0). If the file does not reach to had_end, it gets the place where the file
+ * ends by now, and nothing is reserved any more behind that: those who have a place there find that
+ * it is taken, or out of reach, and ask again. there: what is known to be there; what was reserved
+ * between that and off has to be written before (WRITE_NO_GAP, or, where off begins a chunk, asking
+ * again). -LE_BADF: the session does not have it open for writing; a new one opens it first, or
+ * hears why it may not. */
 #define mds_append_req_FIELDS(F) \
 	F(ino, ino) F(u64, len) F(u64, size) F(u64, had_end) F(u32, had_cuts) F(u8, had_there) \
 	F(u8, had_lost)

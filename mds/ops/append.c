@@ -27,11 +27,13 @@ static bool had_place(const struct append *a, const struct inode_rec *rec)
 	       a->in->had_cuts == rec->attr.cuts;
 }
 
-/* It will not write there. The next place is where the file ends, which the chains know. Who has
- * one behind that would leave a gap, or go over what is there: he is refused, and asks again. */
-static bool gives_back(const struct append *a, const struct inode_rec *rec)
+/* It will not write there, and the file, as known, does not reach to where that place ends. So the
+ * next one is where the file ends, which the chains know. Who has one behind that would leave a
+ * gap, or go over what is there: he is refused, and asks again. Where the file reaches past it,
+ * others have been faster: nothing is missing, and the places of others stay theirs. */
+static bool gives_back(const struct append *a, const struct inode_rec *rec, uint64_t known)
 {
-	return a->in->had_lost && had_place(a, rec);
+	return a->in->had_lost && had_place(a, rec) && known < a->in->had_end;
 }
 
 /* Is what is known here, or told by who appends, perhaps not where the file ends? */
@@ -82,8 +84,8 @@ static int append_txn(struct op *op, const void *vin, void *vout)
 		a->layout = old->attr.layout;
 		return -LE_BUSY;
 	}
-	reserved = gives_back(a, old) ? 0 : old->append_end;
 	known = known_end(a, old);
+	reserved = gives_back(a, old, known) ? 0 : old->append_end;
 	off = max_u64(reserved, known);
 	if (had_place(a, old) && !a->in->had_lost)
 		off = a->in->had_end - a->in->len;

@@ -269,7 +269,7 @@ static int merge_block(struct writer *wr, uint32_t index, uint32_t fs, uint32_t 
 		TRY(store_block_read(wr->s, &tx->ent->id, tx->old, index, buf));
 	memset(buf + old_len, 0, bs - old_len);
 	if (wr->w && wr->w->placed && !is_unwritten(tx, index * bs + fs, index * bs + fe) &&
-	    !bulk_is(wr->w, pos, buf + fs, fe - fs))
+	    !(wr->w->mine && bulk_is(wr->w, pos, buf + fs, fe - fs)))
 		return -LE_EXIST;
 	if (wr->w)
 		bulk_copy(wr->w, pos, fe - fs, buf + fs);
@@ -398,7 +398,7 @@ static int check_placed(struct writer *wr, uint32_t index, uint32_t pos)
 
 	if (!wr->w->placed || is_unwritten(tx, off, off + b->len))
 		return 0;
-	if (old_block_len(tx, index) != b->len)
+	if (!wr->w->mine || old_block_len(tx, index) != b->len)
 		return -LE_EXIST;
 	o = &tx->old->blocks[index];
 	if (b->flags & BLOCK_LZ4)

@@ -146,9 +146,34 @@ static void chunk_begins_body(struct fx *f)
 	assert_int_equal(p.there, a.layout.chunk_size);
 }
 
+/* Two had one place, and who was faster has one behind it. That stays his: the slower one gets the
+ * one behind, and so they do not meet again. */
+static void overtaken_body(struct fx *f)
+{
+	struct mds_append_req q = {.len = 10, .had_lost = 1, .had_end = 10};
+	struct mds_append_rep p;
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "overtaken", O_WRONLY | O_APPEND, &a), 0);
+	q.ino = a.ino;
+	f->session = fx_session(f, 2);
+	assert_int_equal(fx_open(f, a.ino, O_WRONLY | O_APPEND), 0);
+	assert_int_equal(append(f, a.ino, 10, 0), 0);
+	f->stat.size = 10;
+	assert_int_equal(append(f, a.ino, 10, 10), 10);
+	assert_int_equal(fx_call(f, OP_mds_append, &q, &p), 0);
+	assert_int_equal(p.off, 20);
+	assert_int_equal(p.there, 10);
+	/* Once more: who has 10 to 20 does not come. */
+	q.had_end = 30;
+	assert_int_equal(fx_call(f, OP_mds_append, &q, &p), 0);
+	assert_int_equal(p.off, 10);
+}
+
 TEST(test_former_place, former_place_body)
 TEST(test_lost_place, lost_place_body)
 TEST(test_given_back, given_back_body)
+TEST(test_overtaken, overtaken_body)
 TEST(test_chunk_begins, chunk_begins_body)
 
 int main(void)
@@ -157,6 +182,7 @@ int main(void)
 		cmocka_unit_test(test_former_place),
 		cmocka_unit_test(test_lost_place),
 		cmocka_unit_test(test_given_back),
+		cmocka_unit_test(test_overtaken),
 		cmocka_unit_test(test_chunk_begins),
 	};
 
