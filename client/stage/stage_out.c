@@ -7,17 +7,19 @@
  *      the host's, so a repeated call finds what an interrupted one has written here, and keeps
  *      what is right; the rest that lies there goes, be it what an exchange has left. Links are
  *      made; files, then directories from below get the rights and times of the source.
- *      Where others may give names in PARENT, one of them could move another directory of this
- *      user to that name, to have it emptied. There KEY is a random number, no other call finds
- *      what lies there, and a call that fails removes it.
- *   3. .leat-out-KEY gets them too and then the name; with `replace` it changes places with what
- *      was there, which is removed then.
+ *      Others who may give names in PARENT could move another directory of this user to that
+ *      name, to have it emptied. So what a call has made has a mark in it, a file that is called
+ *      as the directory is. What has the name and no mark is left alone: KEY is a random number
+ *      then, no other call finds what lies there, and a call that fails removes it.
+ *   3. .leat-out-KEY loses its mark, gets rights and times too and then the name; with `replace` it
+ *      changes places with what was there, which is marked as a rest, and removed.
  *
  * Others may change the source meanwhile. No link is followed out of it, not even to a file. Each
  * file is opened from the directory's descriptor, by no link, has to be the one that the scan has
- * found, and is looked at again at the end. Until step 3 .leat-out-KEY is this user's alone; one
- * that is somebody else's is removed first. A local one is reached by its descriptor: who may write
- * to a directory on the way can take its name away, but not lead a byte elsewhere.
+ * found, and is looked at again at the end. Until step 3 .leat-out-KEY is this user's alone. A
+ * local one is reached by its descriptor: who may write to a directory on the way can take its name
+ * away, but not lead a byte elsewhere. In a namespace its inode is compared before anything is
+ * removed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,6 +40,9 @@
 
 #define WIDTH     8u
 #define PATH_SIZE 4096u
+/* Modes of the mark: what lies there is written by a call like this one, or is to be removed. */
+#define MARK_OUT  0600u
+#define MARK_REST 0400u
 
 struct outgoing {
 	struct stage_job *job;
@@ -47,8 +52,10 @@ struct outgoing {
 	 * local one by the descriptors of its parent and of itself. */
 	char shown[PATH_SIZE], tmp[PATH_SIZE], work[PATH_SIZE], dest[PATH_SIZE];
 	int parent_fd, tmp_fd; /* -1: in the namespace */
-	bool shared;           /* others may give names in the directory that tmp lies in */
-	bool made, published;
+	struct vol_stat held;  /* of what is written to, or removed */
+	bool random;           /* KEY */
+	bool ready;            /* tmp is held, and this call's to write to */
+	bool unmarked, published;
 	struct slot_pool *pool;
 	uint32_t next;
 	uint64_t files;
@@ -352,9 +359,21 @@ static bool is_dir_of(const struct outgoing *o, const char *path)
 	return lo < o->scan.n_dirs && strcmp(o->scan.dirs[lo].path, path) == 0;
 }
 
+static const char *name_of_tmp(const struct outgoing *o)
+{
+	return strrchr(o->shown, '/') + 1;
+}
+
+static bool is_mark(const struct outgoing *o, const char *path, uint32_t mode)
+{
+	return S_ISREG(mode) && strcmp(path, name_of_tmp(o)) == 0;
+}
+
 static bool is_wanted(void *arg, const char *path, uint32_t mode)
 {
 	const struct outgoing *o = arg;
+	if (is_mark(o, path, mode))
+		return true;
 	if (S_ISDIR(mode))
 		return !path[0] || is_dir_of(o, path);
 	return S_ISREG(mode) && is_listed(o, path);
@@ -376,13 +395,11 @@ static int out_path(const struct outgoing *o, const char *name, char ret_path[PA
 
 static bool is_top(void *arg, const char *path, uint32_t mode)
 {
-	(void)arg;
-	(void)mode;
-	return !path[0];
+	return !path[0] || is_mark(arg, path, mode);
 }
 
-/* What is below tmp, but for what stays; NULL: nothing does, nor tmp itself. From open directories:
- * who can write there leads nowhere else. */
+/* What is below tmp, but for what stays. From open directories: who can write there leads nowhere
+ * else. */
 static int clear(struct outgoing *o, bool (*stays)(void *arg, const char *path, uint32_t mode))
 {
 	const struct tree_keep keep = {stays, o};
@@ -390,7 +407,7 @@ static int clear(struct outgoing *o, bool (*stays)(void *arg, const char *path, 
 	struct side *side = NULL;
 	char top[PATH_SIZE];
 	o->left = 0;
-	TRY(stays ? out_path(o, "", top) : copy_path(o->tmp, top));
+	TRY(out_path(o, "", top));
 	struct walk *w = calloc(1, sizeof(*w));
 	int rc = w ? 0 : -LE_NOMEM;
 	if (rc == 0)
@@ -400,7 +417,7 @@ static int clear(struct outgoing *o, bool (*stays)(void *arg, const char *path, 
 		w->path = o->shown;
 		w->o.failed = on_failed;
 		w->o.arg = o;
-		rc = tree_remove(w, side, top, stays ? &keep : NULL);
+		rc = tree_remove(w, side, top, &keep);
 	}
 	if (rc == 0)
 		rc = w->enomem ? -LE_NOMEM : o->left;
@@ -409,7 +426,7 @@ static int clear(struct outgoing *o, bool (*stays)(void *arg, const char *path, 
 	return rc;
 }
 
-/* ---- the name ---- */
+/* ---- what is made there ---- */
 
 static void parent_of(const char *path, char ret_dir[PATH_SIZE])
 {
@@ -466,20 +483,23 @@ static int make_links(struct outgoing *o)
 	return 0;
 }
 
-/* Those that lie in others first: the directory itself, last of all, keeps everybody out until all
- * else is done. */
-static int finish_dirs(struct outgoing *o)
+static int finish_dir(struct outgoing *o, const struct scan_dir *d)
 {
 	char path[PATH_SIZE];
-	for (uint32_t i = o->scan.n_dirs; i-- > 0;) {
-		const struct scan_dir *d = &o->scan.dirs[i];
-		int rc = out_path(o, d->path, path);
-		if (rc == 0)
-			rc = o->to->ops->syncdir(o->to, path);
-		if (rc == 0)
-			rc = o->to->ops->set_rights(o->to, path, &d->rights, d->st.mtime_ns);
-		TRY(out_told(o, rc, d->path, "cannot give it its rights"));
-	}
+	int rc = out_path(o, d->path, path);
+	if (rc == 0)
+		rc = o->to->ops->syncdir(o->to, path);
+	if (rc == 0)
+		rc = o->to->ops->set_rights(o->to, path, &d->rights, d->st.mtime_ns);
+	return out_told(o, rc, d->path, "cannot give it its rights");
+}
+
+/* Those that lie in others first. The directory itself keeps everybody out until all else is done.
+ */
+static int finish_dirs(struct outgoing *o)
+{
+	for (uint32_t i = o->scan.n_dirs; i-- > 1;)
+		TRY(finish_dir(o, &o->scan.dirs[i]));
 	return 0;
 }
 
@@ -490,72 +510,169 @@ static int swapped(struct outgoing *o)
 			  "place: see what is there, and try again");
 }
 
-/* Who may write to the directory that tmp lies in can have given its name to another. */
-static int check_published(struct outgoing *o)
+/* ---- the mark ---- */
+
+static int put_mark(struct outgoing *o, uint32_t mode, struct vol_stat *ret_st)
+{
+	char path[PATH_SIZE];
+	struct vol_file *f;
+	TRY(out_path(o, name_of_tmp(o), path));
+	TRY(o->to->ops->open(o->to, path, O_WRONLY | O_CREAT | O_EXCL, mode, &f));
+	vol_close(f);
+	return vol_stat(o->to, path, ret_st);
+}
+
+static int remove_mark(struct outgoing *o)
+{
+	char path[PATH_SIZE];
+	TRY(out_path(o, name_of_tmp(o), path));
+	int rc = o->to->ops->unlink(o->to, path);
+	return rc == -LE_NOENT ? 0 : rc;
+}
+
+static bool is_held(const struct outgoing *o, const struct vol_stat *st)
+{
+	return st->dev == o->held.dev && st->ino == o->held.ino;
+}
+
+/* 1: it is what was written. Who may write to the directory that tmp lies in can have given its
+ * name to another. */
+static int is_published(struct outgoing *o)
 {
 	struct vol_stat st;
-	struct stat own;
-	if (o->tmp_fd < 0)
-		return 0;
 	TRY(vol_stat(o->to, o->dest, &st));
-	if (fstat(o->tmp_fd, &own) < 0)
-		return status_from_errno(errno);
-	return own.st_dev == st.dev && own.st_ino == st.ino ? 0 : swapped(o);
+	return is_held(o, &st);
 }
 
-/* Holds what has the name tmp now, whatever it is: what is done below it is done there. */
-static int hold_tmp(struct outgoing *o, struct stat *ret)
+/* Holds what has the name tmp now: what is done below it is done there. In a namespace that is
+ * found by its name again, and compared. -LE_NOTDIR: it is no directory. */
+static int hold_tmp(struct outgoing *o)
 {
-	if (o->tmp_fd >= 0)
-		close(o->tmp_fd);
-	o->tmp_fd = openat(o->parent_fd, strrchr(o->shown, '/') + 1,
-			   O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (o->tmp_fd < 0)
-		return errno == ENOTDIR || errno == ENOENT ? swapped(o) : status_from_errno(errno);
-	snprintf(o->work, sizeof(o->work), "/proc/self/fd/%d", o->tmp_fd);
-	return fstat(o->tmp_fd, ret) < 0 ? status_from_errno(errno) : 0;
-}
-
-/* All that is held, and its name; who has given the name to another meanwhile loses an empty
- * directory at most. */
-static int remove_held(struct outgoing *o)
-{
-	TRY(clear(o, is_top));
-	if (unlinkat(o->parent_fd, strrchr(o->shown, '/') + 1, AT_REMOVEDIR) == 0)
-		return 0;
-	return errno == ENOTDIR || errno == ENOENT || errno == ENOTEMPTY ? swapped(o)
-									 : status_from_errno(errno);
-}
-
-/* The directory that was at the destination has the name tmp now. Nothing goes but that. */
-static int remove_old(struct outgoing *o, const struct vol_stat *was)
-{
-	struct vol_stat old;
 	struct stat st;
 	if (o->parent_fd < 0) {
-		TRY(vol_stat(o->to, o->tmp, &old));
-		return old.dev == was->dev && old.ino == was->ino ? clear(o, NULL) : swapped(o);
+		TRY(vol_stat(o->to, o->tmp, &o->held));
+		return S_ISDIR(o->held.mode) ? 0 : -LE_NOTDIR;
 	}
-	TRY(hold_tmp(o, &st));
-	return st.st_dev == was->dev && st.st_ino == was->ino ? remove_held(o) : swapped(o);
+	if (o->tmp_fd >= 0)
+		close(o->tmp_fd);
+	o->tmp_fd = openat(o->parent_fd, name_of_tmp(o),
+			   O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (o->tmp_fd < 0)
+		return errno == ELOOP ? -LE_NOTDIR : status_from_errno(errno);
+	snprintf(o->work, sizeof(o->work), "/proc/self/fd/%d", o->tmp_fd);
+	if (fstat(o->tmp_fd, &st) < 0)
+		return status_from_errno(errno);
+	vol_take_stat(&st, &o->held);
+	return 0;
+}
+
+/* All that is held, its mark last, and its name; who has given the name to another meanwhile loses
+ * an empty directory at most. */
+static int remove_held(struct outgoing *o)
+{
+	struct vol_stat st;
+	if (o->parent_fd < 0) {
+		int rc = vol_stat(o->to, o->tmp, &st);
+		if (rc == -LE_NOENT || (rc == 0 && !is_held(o, &st)))
+			return swapped(o);
+		TRY(rc);
+	}
+	TRY(clear(o, is_top));
+	TRY(remove_mark(o));
+	int rc = o->to->ops->rmdir(o->to, o->tmp);
+	return rc == -LE_NOTDIR || rc == -LE_NOENT || rc == -LE_NOTEMPTY ? swapped(o) : rc;
+}
+
+/* This user's alone. uid: who that is there. */
+static int close_up(struct outgoing *o, uint32_t uid)
+{
+	const struct rights r = {.mode = 0700, .uid = uid, .gid = o->held.gid};
+	char path[PATH_SIZE];
+	TRY(out_path(o, "", path));
+	return o->to->ops->set_rights(o->to, path, &r, o->held.mtime_ns);
+}
+
+/* Who writes, as far as this side knows. */
+static uint32_t me(const struct outgoing *o)
+{
+	return o->job->io.fs ? o->job->io.fs->cred.uid : (uint32_t)geteuid();
+}
+
+/* The directory that was at the destination has the name tmp now, and nothing goes but that. Where
+ * it can be marked the next call goes on with that. */
+static int remove_old(struct outgoing *o, const struct vol_stat *was)
+{
+	struct vol_stat st;
+	int rc = hold_tmp(o);
+	if (rc == -LE_NOENT || rc == -LE_NOTDIR || (rc == 0 && !is_held(o, was)))
+		return swapped(o);
+	TRY(rc);
+	rc = close_up(o, me(o));
+	if (rc == 0)
+		rc = put_mark(o, MARK_REST, &st);
+	if (rc < 0)
+		log_info("%s cannot be marked: %s", o->shown, status_text(rc));
+	return remove_held(o);
+}
+
+/* ---- the name ---- */
+
+/* Has what was written got its name? A call that has failed can have done it all the same. */
+static int exchange(struct outgoing *o, bool there)
+{
+	int rc = there ? o->to->ops->exchange(o->to, o->tmp, o->dest)
+		       : o->to->ops->rename_new(o->to, o->tmp, o->dest);
+	if (rc == 0) {
+		o->published = true;
+		return 0;
+	}
+	int is = is_published(o);
+	if (is == 0 || is == -LE_NOENT)
+		return rc;
+	/* What cannot be told is not touched either. */
+	o->published = true;
+	if (is > 0)
+		return 0;
+	return detail_set(&o->job->d, rc, o->shown, UINT64_MAX,
+			  "it was to change its name, and whether it has cannot be told (%s): see "
+			  "what it is, and what the destination is",
+			  status_text(rc));
+}
+
+/* Has the name for ever, and nobody has taken it away. */
+static int settle_name(struct outgoing *o, bool there)
+{
+	char dir[PATH_SIZE];
+	parent_of(o->dest, dir);
+	int rc = o->to->ops->syncdir(o->to, dir);
+	int is = rc < 0 ? rc : is_published(o);
+	if (is > 0)
+		return 0;
+	rc = is < 0 ? is : -LE_STALE;
+	return there ? detail_set(&o->job->d, rc, o->shown, UINT64_MAX,
+				  "what was at the destination is this now, and stays: what is "
+				  "there instead cannot be relied on (%s), see what it is",
+				  status_text(rc))
+	       : is == 0 ? swapped(o)
+			 : rc;
 }
 
 static int publish(struct outgoing *o)
 {
-	char dir[PATH_SIZE];
 	struct vol_stat st;
 	bool there = o->job->o.replace && vol_stat(o->to, o->dest, &st) == 0;
-	parent_of(o->dest, dir);
-	/* What somebody has put there since it was looked at is theirs. */
-	int rc = there ? (S_ISDIR(st.mode) ? o->to->ops->exchange(o->to, o->tmp, o->dest)
-					   : -LE_NOTDIR)
-		       : o->to->ops->rename_new(o->to, o->tmp, o->dest);
+	int rc = there && !S_ISDIR(st.mode) ? -LE_NOTDIR : 0;
+	if (rc == 0) {
+		o->unmarked = true;
+		TRY(out_told(o, remove_mark(o), o->shown, "cannot remove its mark"));
+		TRY(finish_dir(o, &o->scan.dirs[0]));
+		/* What somebody has put there since it was looked at is theirs. */
+		rc = exchange(o, there);
+	}
 	if (rc == -LE_EXIST || rc == -LE_NOTDIR)
 		out_fail(o, rc, LEAT_STAGE_USAGE, o->job->o.source, "it cannot become that");
 	TRY(rc);
-	o->published = true;
-	TRY(o->to->ops->syncdir(o->to, dir));
-	TRY(check_published(o));
+	TRY(settle_name(o, there));
 	return there ? remove_old(o, &st) : 0;
 }
 
@@ -575,51 +692,27 @@ static int check_dest(struct outgoing *o)
 	return rc;
 }
 
-/* Others may exchange what has a name in this directory. In a sticky one they may not. */
-static bool is_shared(uint32_t mode, uint32_t uid, uint32_t me)
+/* Makes the directory that the destination lies in. A local one is held from here on, and a name in
+ * it is told of by its descriptor: who may write to a directory on the way leads what is written
+ * nowhere else. */
+static int open_parent(struct outgoing *o)
 {
-	return (uid != me && uid != 0) || ((mode & 022) && !(mode & S_ISVTX));
-}
-
-/* Makes the directory that the destination lies in, and looks whether it is shared. A local one is
- * held from here on, and a name in it is told of by its descriptor: who may write to a directory on
- * the way leads what is written nowhere else. */
-static int open_parent(struct outgoing *o, const char *dir)
-{
-	const struct leat_fs *fs = o->job->io.fs;
-	const uint32_t me = fs ? fs->cred.uid : (uint32_t)geteuid();
-	struct vol_stat vst;
-	struct stat st;
-	if (fs) {
-		TRY(vol_mkdirs(o->to, dir));
-		TRY(vol_stat(o->to, dir, &vst));
-		o->shared = is_shared(vst.mode, vst.uid, me);
-		return 0;
-	}
-	o->parent_fd = vol_open_made(o->to, dir, me);
+	char dir[PATH_SIZE];
+	parent_of(o->job->o.source, dir);
+	if (o->job->io.fs)
+		return vol_mkdirs(o->to, dir);
+	o->parent_fd = vol_open_made(o->to, dir, me(o));
 	if (o->parent_fd == -LE_PERM)
 		return detail_set(&o->job->d, -LE_PERM, o->job->o.source, UINT64_MAX, "%s",
 				  others_link);
-	TRY(o->parent_fd);
-	if (fstat(o->parent_fd, &st) < 0)
-		return status_from_errno(errno);
-	o->shared = is_shared(st.st_mode, st.st_uid, me);
-	return 0;
+	return o->parent_fd < 0 ? o->parent_fd : 0;
 }
 
-static int name_tmp(struct outgoing *o)
+static int name_tmp(struct outgoing *o, uint64_t key)
 {
 	struct stage_job *job = o->job;
-	char dir[PATH_SIZE], host[HOST_NAME_MAX + 1] = "";
-	if (gethostname(host, sizeof(host) - 1) < 0)
-		return status_from_errno(errno);
-	uint64_t key = checksum64(job->o.to, strlen(job->o.to)) ^
-		       (checksum64(job->o.source, strlen(job->o.source)) << 1) ^
-		       (checksum64(host, strlen(host)) << 2);
+	char dir[PATH_SIZE];
 	parent_of(job->o.source, dir);
-	TRY(open_parent(o, dir));
-	if (o->shared)
-		key = env_random_u64(job->io.env);
 	int n = snprintf(o->shown, sizeof(o->shown), "%.4000s%s.leat-out-%016llx", dir,
 			 dir[1] ? "/" : "", (unsigned long long)key);
 	if (n >= 4000)
@@ -629,53 +722,161 @@ static int name_tmp(struct outgoing *o)
 		TRY(copy_path(o->shown, o->work));
 		return copy_path(job->o.source, o->dest);
 	}
-	snprintf(o->tmp, sizeof(o->tmp), "/proc/self/fd/%d%.4000s", o->parent_fd,
-		 strrchr(o->shown, '/'));
+	snprintf(o->tmp, sizeof(o->tmp), "/proc/self/fd/%d/%.4000s", o->parent_fd, name_of_tmp(o));
 	snprintf(o->dest, sizeof(o->dest), "/proc/self/fd/%d%.4000s", o->parent_fd,
 		 strrchr(job->o.source, '/'));
 	return 0;
 }
 
-/* What was made, or found, and no other that has its name by now: all is written below it. */
-static int open_tmp(struct outgoing *o)
+/* By this a repeated call finds what an interrupted one has written. */
+static int name_again(struct outgoing *o)
 {
-	struct stat st;
-	if (o->parent_fd < 0)
-		return 0;
-	TRY(hold_tmp(o, &st));
-	return st.st_uid == geteuid() && !(st.st_mode & 077) ? 0 : swapped(o);
+	const struct stage_job *job = o->job;
+	char host[HOST_NAME_MAX + 1] = "";
+	if (gethostname(host, sizeof(host) - 1) < 0)
+		return status_from_errno(errno);
+	return name_tmp(o, checksum64(job->o.to, strlen(job->o.to)) ^
+				   (checksum64(job->o.source, strlen(job->o.source)) << 1) ^
+				   (checksum64(host, strlen(host)) << 2));
 }
 
-/* This user's alone, from before anything lies there: what somebody else has put there, or was
- * exchanged for what is published, goes. */
+static int on_entry(void *arg, const struct vol_entry *e)
+{
+	(void)arg;
+	return strcmp(e->name, ".") == 0 || strcmp(e->name, "..") == 0 ? 0 : -LE_NOTEMPTY;
+}
+
+/* Is what is held, and was made just now, nothing that somebody has put in its place since? In a
+ * namespace the server may take this user for another (leat export): the mark tells for whom. */
+static int take_made(struct outgoing *o)
+{
+	char path[PATH_SIZE];
+	struct vol_stat mark;
+	if ((o->held.mode & 0777) != 0700 || (o->parent_fd >= 0 && o->held.uid != me(o)))
+		return swapped(o);
+	TRY(out_path(o, "", path));
+	int rc = o->to->ops->list(o->to, path, on_entry, NULL);
+	if (rc == 0)
+		rc = put_mark(o, MARK_OUT, &mark);
+	if (rc == -LE_EXIST || rc == -LE_NOTEMPTY)
+		return swapped(o);
+	TRY(rc);
+	if (mark.uid == o->held.uid)
+		return 0;
+	TRY(remove_mark(o));
+	return swapped(o);
+}
+
+/* -LE_EXIST: something has the name. */
+static int make_new(struct outgoing *o)
+{
+	TRY(o->to->ops->mkdir(o->to, o->tmp, 0700));
+	int rc = hold_tmp(o);
+	if (rc == 0)
+		rc = take_made(o);
+	else if (rc == -LE_NOENT || rc == -LE_NOTDIR)
+		rc = swapped(o);
+	if (rc < 0) {
+		/* Without a mark it would be in the way of the next call. */
+		int gone = o->to->ops->rmdir(o->to, o->tmp);
+		(void)gone;
+	}
+	return rc;
+}
+
+/* What such a call has left; nothing, -LE_NOENT, if that was a rest. -LE_EXIST: it is none. */
+static int find_left(struct outgoing *o)
+{
+	char path[PATH_SIZE];
+	struct vol_stat mark;
+	int rc = hold_tmp(o);
+	if (rc == -LE_NOTDIR)
+		return -LE_EXIST;
+	TRY(rc);
+	if (o->held.uid != me(o) || (o->held.mode & 0777) != 0700)
+		return -LE_EXIST;
+	TRY(out_path(o, name_of_tmp(o), path));
+	rc = vol_stat(o->to, path, &mark);
+	if (rc == -LE_NOENT)
+		return -LE_EXIST;
+	TRY(rc);
+	if (!S_ISREG(mark.mode) || mark.uid != me(o))
+		return -LE_EXIST;
+	if ((mark.mode & 0777) != MARK_REST)
+		return 0;
+	TRY(remove_held(o));
+	return -LE_NOENT;
+}
+
+/* This user's alone, from before anything lies there. */
 static int make_tmp(struct outgoing *o)
 {
-	const uint32_t me = o->job->io.fs ? o->job->io.fs->cred.uid : (uint32_t)geteuid();
-	struct vol_stat st;
-	TRY(name_tmp(o));
-	int rc = o->shared ? -LE_NOENT : vol_stat(o->to, o->tmp, &st);
-	if (rc == 0 && (!S_ISDIR(st.mode) || st.uid != me || (st.mode & 077))) {
-		TRY(clear(o, NULL));
-		rc = -LE_NOENT;
+	TRY(open_parent(o));
+	TRY(name_again(o));
+	int rc = find_left(o);
+	if (rc == -LE_NOENT)
+		rc = make_new(o);
+	if (rc == -LE_EXIST) {
+		log_error("%s: what has this name was not made by stage out, or was published "
+			  "halfway: it stays, and may be removed if it is a leftover",
+			  o->shown);
+		o->random = true;
+		TRY(name_tmp(o, env_random_u64(o->job->io.env)));
+		rc = make_new(o);
 	}
-	if (rc == -LE_NOENT) {
-		rc = o->to->ops->mkdir(o->to, o->tmp, 0700);
-		o->made = rc == 0;
-	}
-	return rc < 0 ? rc : open_tmp(o);
+	o->ready = rc == 0;
+	return rc;
 }
 
-/* Of a call that has failed with rc: no other one finds what it has written. */
-static void remove_unpublished(struct outgoing *o, int rc)
+/* Directories that have the source's rights already may let nobody remove what is in them. Those
+ * who need that: root does not. */
+static int open_up_all(struct outgoing *o)
 {
-	if (!o->shared || !o->made || o->published)
+	char path[PATH_SIZE];
+	for (uint32_t i = 0; i < o->scan.n_dirs && me(o) != 0; i++) {
+		const struct scan_dir *d = &o->scan.dirs[i];
+		if (!d->path[0] || (d->rights.mode & 0700) == 0700)
+			continue;
+		TRY(out_path(o, d->path, path));
+		int rc = open_up(o, path);
+		if (rc < 0 && rc != -LE_NOENT)
+			return rc;
+	}
+	return 0;
+}
+
+/* Of a call that has failed: marked the next one finds it, as it was before it was published. */
+static int take_back(struct outgoing *o)
+{
+	struct vol_stat st;
+	if (o->parent_fd < 0) {
+		TRY(vol_stat(o->to, o->tmp, &st));
+		if (!is_held(o, &st))
+			return swapped(o);
+	}
+	if (o->unmarked) {
+		TRY(close_up(o, o->held.uid));
+		int rc = put_mark(o, MARK_OUT, &st);
+		if (rc < 0 && rc != -LE_EXIST)
+			return rc;
+	}
+	if (!o->random)
+		return 0;
+	TRY(open_up_all(o));
+	return remove_held(o);
+}
+
+static void leave_unpublished(struct outgoing *o, int rc)
+{
+	if (!o->ready || o->published)
 		return;
 	/* The first error is the one that is told. */
 	o->rc = o->rc ? o->rc : rc;
 	detail_set(&o->job->d, rc, o->job->o.to, UINT64_MAX, "%s", status_text(rc));
-	rc = o->parent_fd < 0 ? clear(o, NULL) : o->tmp_fd >= 0 ? remove_held(o) : 0;
+	rc = take_back(o);
 	if (rc < 0)
-		log_info("%s was not removed: %s", o->shown, status_text(rc));
+		log_error("%s was not %s: %s", o->shown, o->random ? "removed" : "kept",
+			  status_text(rc));
 }
 
 /* Where the directory is. A link of another user on the way could have been made to lead root to
@@ -720,7 +921,7 @@ static int stage_out(struct outgoing *o)
 	TRY(o->rc);
 	TRY(make_links(o));
 	TRY(finish_dirs(o));
-	return publish(o);
+	return o->job->stop ? -LE_CANCELED : publish(o);
 }
 
 static int run(struct outgoing *o)
@@ -732,7 +933,7 @@ static int run(struct outgoing *o)
 	/* Two that write the same files at once would undo each other's. */
 	int rc = flock(fd, LOCK_EX | LOCK_NB) < 0 ? -LE_BUSY : stage_out(o);
 	if (rc < 0)
-		remove_unpublished(o, rc);
+		leave_unpublished(o, rc);
 	close(fd);
 	if (o->tmp_fd >= 0)
 		close(o->tmp_fd);

@@ -5,6 +5,7 @@ owners and modes of the source, never more. LEAT_LONG: 1,000 rounds."""
 # timeout: 300
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -130,78 +131,207 @@ def test_a_tree_whose_names_are_exchanged(c):
     assert len(seen) > 1, seen
 
 
-def out_name(source, dest):
-    """Under which name root writes, seen while it is slow; what it has written is left there."""
-    parent = os.path.dirname(dest)
-    slow = subprocess.Popen([BUILD + "/leat", "stage", "out", source, dest, "--max-rate", "1K"],
-                            stdout=subprocess.DEVNULL)
-    names = []
-    wait_until(lambda: names.extend(n for n in os.listdir(parent)
-                                    if n.startswith(".leat-out-")) or names, 30, "a name")
-    slow.kill()
-    slow.wait()
-    path = parent + "/" + names[0]
-    assert os.stat(path).st_mode & 0o777 == 0o700
-    return path
+def command(c, source, dest, *more, user=None):
+    """A key is for who owns it alone: that user has one, too."""
+    conf = c.dev + "/conf"
+    if user and not os.path.exists(conf + "-user"):
+        with open(conf, encoding="utf-8") as f:
+            text = f.read()
+        assert c.dev + "/key" in text, text
+        shutil.copy(c.dev + "/key", c.dev + "/key-user")
+        os.chown(c.dev + "/key-user", user, user)
+        os.chmod(c.dev + "/key-user", 0o600)
+        write(conf + "-user", text.replace(c.dev + "/key", c.dev + "/key-user").encode())
+    return [BUILD + "/leat", "--conf", conf + ("-user" if user else ""), "stage", "out", source,
+            dest, *more]
+
+
+def out(c, source, dest, *more, user=None):
+    return subprocess.run(command(c, source, dest, *more, user=user), capture_output=True,
+                          text=True, timeout=120, user=user, group=user)
+
+
+class slowly:
+    """Meanwhile `stage out` runs, and has given a name (path) to what it writes."""
+
+    def __init__(self, c, source, dest, *more, rate="1K", user=None, again=None):
+        self.parent = os.path.dirname(dest)
+        before = set(os.listdir(self.parent)) - {again}
+        self.p = subprocess.Popen(command(c, source, dest, "--max-rate", rate, *more, user=user),
+                                  user=user, group=user, stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.PIPE, text=True)
+        names = []
+        wait_until(lambda: names.extend(n for n in set(os.listdir(self.parent)) - before
+                                        if n.startswith(".leat-out-")) or names, 30, "a name")
+        self.path = self.parent + "/" + names[0]
+        wait_until(lambda: len(os.listdir(self.path)) > 1, 30, "something in it")
+
+    def ended(self, kill=None):
+        if kill:
+            kill(self.p)
+        err = self.p.communicate(timeout=60)[1]
+        assert self.p.returncode != 0
+        return err
+
+
+def left_by_a_killed_call(c, source, dest, user=None):
+    """Under which name it has written, with what it has written there."""
+    slow = slowly(c, source, dest, user=user)
+    slow.ended(subprocess.Popen.kill)
+    assert os.stat(slow.path).st_mode & 0o777 == 0o700
+    mark = os.lstat(slow.path + "/" + os.path.basename(slow.path))
+    assert (mark.st_size, mark.st_mode & 0o777) == (0, 0o600), mark
+    return slow.path
+
+
+def is_told(path, r):
+    return os.path.basename(path) + ": what has this name was not made by" in r.stderr
+
+
+def folders(c, name):
+    """A local one and one of the namespace, alice's both."""
+    for top in (c.dir + "/" + name, c.mnt() + "/" + name):
+        os.makedirs(top)
+        os.chown(top, ALICE, ALICE)
+        yield top
+
+
+def source(c, name, n=8, size=2048):
+    for i in range(n):
+        write("%s/%s/f%d" % (c.dir, name, i), OWN[:size])
+        os.chmod("%s/%s/f%d" % (c.dir, name, i), 0o644)
+    return c.dir + "/" + name
+
+
+def get(path):
+    with open(path, "rb") as f:
+        return f.read()
 
 
 def test_what_others_have_put_in_the_way_is_not_written_through(c):
     """alice has guessed the name under which root will write, and put a link there."""
     top = c.dir + "/guess"
     write(top + "/src/sub/file", OWN)
-    os.makedirs(top + "/shared")
-    # It is sticky: the name follows from those of source and destination.
-    os.chmod(top + "/shared", 0o1777)
     write(c.dir + "/target/file", SECRET)
-    out2 = [BUILD + "/leat", "stage", "out", top + "/src", top + "/shared/out2"]
-    path = out_name(top + "/src", top + "/shared/out2")
-    subprocess.run(["rm", "-rf", path], check=True)
-    for plant in ("dir", "link"):
-        if plant == "link":
-            os.symlink(c.dir + "/target", path)
-        else:
-            os.makedirs(path)
-            os.symlink(c.dir + "/target", path + "/sub")
-            os.chown(path, ALICE, ALICE)
-        r = subprocess.run(out2, capture_output=True, text=True)
-        assert r.returncode == 0, (plant, r.stdout, r.stderr)
-        assert not os.path.lexists(path), plant
-        with open(c.dir + "/target/file", "rb") as f:
-            assert f.read() == SECRET, plant
-        assert os.listdir(c.dir + "/target") == ["file"]
-        with open(top + "/shared/out2/sub/file", "rb") as f:
-            assert f.read() == OWN
-        subprocess.run(["rm", "-rf", top + "/shared/out2"], check=True)
+    for shared in folders(c, "sticky"):
+        os.chmod(shared, 0o1777)
+        path = left_by_a_killed_call(c, top + "/src", shared + "/out2")
+        subprocess.run(["rm", "-rf", path], check=True)
+        for plant in ("dir", "link"):
+            if plant == "link":
+                os.symlink(c.dir + "/target", path)
+            else:
+                os.makedirs(path, 0o700)
+                write(path + "/" + os.path.basename(path), b"")
+                os.symlink(c.dir + "/target", path + "/sub")
+                os.chown(path, ALICE, ALICE)
+            r = out(c, top + "/src", shared + "/out2")
+            assert r.returncode == 0 and is_told(path, r), (plant, r)
+            assert os.path.lexists(path), plant
+            assert get(c.dir + "/target/file") == SECRET, plant
+            assert os.listdir(c.dir + "/target") == ["file"]
+            assert get(shared + "/out2/sub/file") == OWN
+            assert len(os.listdir(shared)) == 2, os.listdir(shared)
+            subprocess.run(["rm", "-rf", shared + "/out2", path], check=True)
 
 
 def test_what_others_have_moved_there_is_not_emptied(c):
     """alice moves what is root's alone, and lies in her directory, to the name of a former call."""
-    top = c.dir + "/moved"
-    hers = top + "/hers"
-    for i in range(8):
-        write("%s/src/f%d" % (top, i), OWN)
-    write(hers + "/precious/file", SECRET)
-    os.chmod(hers + "/precious", 0o700)
-    os.chown(hers, ALICE, ALICE)
-    path = out_name(top + "/src", hers + "/out")
-    subprocess.run(["rm", "-rf", path], check=True)
-    os.rename(hers + "/precious", path)
-    out = [BUILD + "/leat", "stage", "out", top + "/src", hers + "/out"]
-    r = subprocess.run(out, capture_output=True, text=True, timeout=120)
-    assert r.returncode == 0, r
-    with open(path + "/file", "rb") as f:
-        assert f.read() == SECRET
-    # Nobody would find it again: who fails or is interrupted leaves nothing there, ...
-    slow = subprocess.Popen(out + ["--replace", "--max-rate", "1K"], stdout=subprocess.DEVNULL)
-    wait_until(lambda: len(os.listdir(hers)) == 3, 30, "another name")
-    slow.terminate()
-    assert slow.wait(60) != 0
-    assert sorted(os.listdir(hers)) == sorted([os.path.basename(path), "out"]), os.listdir(hers)
-    # ... nor who puts it in the place of another.
-    r = subprocess.run(out + ["--replace"], capture_output=True, text=True, timeout=120)
-    assert r.returncode == 0, r
-    assert sorted(os.listdir(hers)) == sorted([os.path.basename(path), "out"]), os.listdir(hers)
-    assert len(os.listdir(hers + "/out")) == 8
+    src = source(c, "moved-src")
+    for hers in folders(c, "hers"):
+        for name in ("precious", "other"):
+            write(hers + "/" + name + "/file", SECRET)
+            os.chmod(hers + "/" + name, 0o700)
+        path = left_by_a_killed_call(c, src, hers + "/out")
+        subprocess.run(["rm", "-rf", path], check=True)
+        os.rename(hers + "/precious", path)
+        r = out(c, src, hers + "/out")
+        assert r.returncode == 0 and is_told(path, r), r
+        assert get(path + "/file") == SECRET
+        # Nobody would find it again: who fails or is interrupted leaves nothing there, ...
+        slow = slowly(c, src, hers + "/out", "--replace")
+        slow.ended(subprocess.Popen.terminate)
+        names = sorted([os.path.basename(path), "other", "out"])
+        assert sorted(os.listdir(hers)) == names, os.listdir(hers)
+        # ... nor who puts it in the place of another, ...
+        r = out(c, src, hers + "/out", "--replace")
+        assert r.returncode == 0, r
+        assert sorted(os.listdir(hers)) == names, os.listdir(hers)
+        assert len(os.listdir(hers + "/out")) == 8
+        # ... and removes but what it has made.
+        slow = slowly(c, src, hers + "/out", "--replace")
+        os.rename(slow.path, hers + "/aside")
+        os.rename(hers + "/other", slow.path)
+        err = slow.ended(subprocess.Popen.terminate)
+        assert "was not removed" in err, err
+        assert get(slow.path + "/file") == SECRET, err
+
+
+def test_where_a_group_may_write_it_goes_on(c):
+    """Each directory that is made with umask 002 is one."""
+    src = source(c, "group-src")
+    for top in folders(c, "group"):
+        os.chmod(top, 0o775)
+        path = left_by_a_killed_call(c, src, top + "/out")
+        write(path + "/f7", OWN[:2048])
+        inodes = [os.stat(path + n).st_ino for n in ("", "/f7")]
+        r = out(c, src, top + "/out")
+        assert r.returncode == 0 and not r.stderr, r
+        assert [os.stat(top + "/out" + n).st_ino for n in ("", "/f7")] == inodes
+        assert os.listdir(top) == ["out"] and len(os.listdir(top + "/out")) == 8
+
+
+def test_the_rest_of_what_was_replaced_is_removed_by_the_next_call(c):
+    """What alice may not remove is in the way of the first one."""
+    src = source(c, "rest-src")
+    for top in folders(c, "rest"):
+        dest = top + "/out"
+        r = out(c, src, dest, user=ALICE)
+        assert r.returncode == 0, r
+        write(dest + "/sub/file", SECRET)
+        r = out(c, src, dest, "--replace", user=ALICE)
+        name = [n for n in os.listdir(top) if n != "out"][0]
+        assert r.returncode != 0 and name in r.stderr, r
+        assert sorted(os.listdir(top + "/" + name)) == [name, "sub"]
+        assert os.stat(top + "/" + name).st_mode & 0o777 == 0o700
+        assert os.stat("%s/%s/%s" % (top, name, name)).st_mode & 0o777 == 0o400
+        assert len(os.listdir(dest)) == 8
+        os.chown(top + "/" + name + "/sub", ALICE, ALICE)
+        r = out(c, src, dest, "--replace", user=ALICE)
+        assert r.returncode == 0, r
+        assert os.listdir(top) == ["out"] and len(os.listdir(dest)) == 8
+
+
+def test_what_could_not_be_published_leaves_nothing_or_goes_on(c):
+    """Directories that nobody may write to, and a destination that somebody else has made."""
+    src = source(c, "bare-src/sub/er", 3)
+    for path in (src, os.path.dirname(src)):
+        os.chmod(path, 0o555)
+    src = c.dir + "/bare-src"
+    for at, dirs, files in os.walk(src):
+        for path in [at] + [os.path.join(at, n) for n in files]:
+            os.chown(path, ALICE, ALICE)
+    for top in folders(c, "bare"):
+        for random in (False, True):
+            path = left_by_a_killed_call(c, src, top + "/out", user=ALICE)
+            if random:
+                os.remove(path + "/" + os.path.basename(path))
+            subprocess.run(["rm", "-rf", path + "/sub"], check=True)
+            slow = slowly(c, src, top + "/out", rate="8K", user=ALICE,
+                          again=None if random else os.path.basename(path))
+            assert (slow.path != path) == random
+            os.mkdir(top + "/out")
+            err = slow.ended()
+            assert "exists already" in err, err
+            assert sorted(os.listdir(top)) == [os.path.basename(path), "out"], (random, err)
+            os.rmdir(top + "/out")
+            if not random:
+                inode = os.stat(path).st_ino
+                assert out(c, src, top + "/out", user=ALICE).returncode == 0
+                assert os.stat(top + "/out").st_ino == inode
+                mode = os.stat(top + "/out/sub").st_mode & 0o777
+                assert mode == 0o555, (top, oct(mode))
+                subprocess.run(["rm", "-rf", top + "/out"], check=True)
 
 
 # As alice: what root writes into her directory, as soon as it is there, is a link instead.
@@ -233,20 +363,15 @@ def test_root_writes_into_the_directory_of_a_user(c):
         os.lchown(path, ALICE, ALICE)
     before = os.lstat(target + "/f0")
 
-    def out(to, *more):
-        return subprocess.run([BUILD + "/leat", "--conf", c.dev + "/conf", "stage", "out",
-                               top + "/src", to, *more], capture_output=True, text=True,
-                              timeout=120)
-
-    r = out(hers + "/plain")
+    r = out(c, top + "/src", hers + "/plain")
     assert r.returncode == 0, r
     assert len(os.listdir(hers + "/plain")) == 12
-    r = out(hers + "/link/out")
+    r = out(c, top + "/src", hers + "/link/out")
     assert r.returncode == 10 and "a link of another user" in r.stderr, r
     leader = subprocess.Popen([sys.executable, "-c", LEADER, hers, target],
                               stdout=subprocess.PIPE, text=True)
     assert leader.stdout.readline() == "ready\n"
-    r = out(hers + "/out", "--max-rate", "24K")
+    r = out(c, top + "/src", hers + "/out", "--max-rate", "24K")
     assert leader.wait() == 0
     assert r.returncode != 0 and "put another in its place" in r.stderr, r
     assert os.listdir(target) == ["f0"]
