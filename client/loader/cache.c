@@ -419,7 +419,8 @@ static int scan_folder(struct cache *c, uint32_t folder, uint64_t now)
 	if (!d) {
 		if (fd >= 0)
 			close(fd);
-		return fd < 0 ? fd : -LE_NOMEM;
+		/* Who cleans the cache just now has taken it away. */
+		return fd == -LE_NOENT ? 0 : fd < 0 ? fd : -LE_NOMEM;
 	}
 	while ((e = readdir(d))) {
 		if (e->d_name[0] != '.' && !is_of_another(c, e->d_name) &&

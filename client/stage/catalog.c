@@ -80,6 +80,7 @@ static int remove_folder(struct vol *v, const char *dir)
 		if (rc < 0 && rc != -LE_NOENT)
 			return rc;
 	}
+	TRY(vol_remove_tmp(v, dir));
 	return v->ops->rmdir(v, dir);
 }
 

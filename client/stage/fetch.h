@@ -16,6 +16,7 @@
 #include "common/rt/slot.h"
 
 struct fetch;
+struct rows;
 struct transport;
 
 struct fetch_report {
@@ -35,6 +36,8 @@ enum fetch_ask {
 struct fetch_options {
 	struct local_store *store;
 	const struct manifest *manifest;
+	/* The manifest's rows as the copy granted them last; NULL: not known. */
+	const struct rows *had;
 	struct vol *source; /* NULL: only verify what is there */
 	const char *source_dir;
 	void (*report)(void *arg, const struct fetch_report *r);

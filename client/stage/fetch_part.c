@@ -43,10 +43,12 @@ static bool is_file_of(struct env *env, const char *path, uint64_t size, struct 
 	       ret_st->st_nlink <= 1 && (uint64_t)ret_st->st_size == size;
 }
 
-/* The maker's, or given away by him. What somebody else has put there is not worth reading. */
-static bool is_owned(const struct manifest_file *f, const struct stat *st)
+/* The maker's, or given away by him, to whom it is now or was then. What somebody else has put
+ * there is not worth reading. */
+static bool is_owned(const struct fetch *ft, uint32_t i, const struct stat *st)
 {
-	return st->st_uid == geteuid() || st->st_uid == f->rights.uid;
+	return st->st_uid == geteuid() || st->st_uid == ft->o.manifest->files[i].rights.uid ||
+	       (ft->o.had && st->st_uid == ft->o.had->files[i].uid);
 }
 
 static int make_parent(struct fetch *ft, const char *path)
@@ -93,7 +95,7 @@ static int settle(struct fetch *ft, uint32_t i, bool *ret_done)
 		TRY(make_parent(ft, data));
 	struct stat st;
 	bool all = has_all(ft, f);
-	bool have_data = is_file_of(env, data, f->size, &st) && is_owned(f, &st);
+	bool have_data = is_file_of(env, data, f->size, &st) && is_owned(ft, i, &st);
 	/* An empty file has no chunk that could have a bit: finished is what has its name. */
 	*ret_done = all && have_data && stamps_believe(ft->o.store, i, &st);
 	if (*ret_done)

@@ -1,5 +1,6 @@
 #include "client/stage/local_store.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -545,6 +546,43 @@ int store_recall_source(struct env *env, const char *to, const char *key,
 	return good ? 0 : -LE_NOENT;
 }
 
+static void remove_named(struct env *env, const char *dir, const char *name)
+{
+	char path[STORE_PATH_SIZE];
+	int n = snprintf(path, sizeof(path), "%s/%s", dir, name);
+	if (n >= 0 && n < (int)sizeof(path))
+		(void)!beneath_unlink(env, path);
+}
+
+/* One that a former version has made can be listed, and its names tell of data sets. Its mode comes
+ * last: who is interrupted is followed by another. Blocks. */
+static int hide_sources(struct env *env, const char *dir)
+{
+	struct dirent *e;
+	struct stat st;
+	int fd = beneath_open_dir(env, dir);
+	/* A simulated one is not there. */
+	if (fd < 0)
+		return fd == -LE_NOENT ? 0 : fd;
+	if (fstat(fd, &st) < 0 || st.st_uid != geteuid() || !(st.st_mode & 044)) {
+		close(fd);
+		return 0;
+	}
+	DIR *d = fdopendir(fd);
+	if (!d) {
+		close(fd);
+		return -LE_NOMEM;
+	}
+	while ((e = readdir(d))) {
+		if (strlen(e->d_name) != CONTENT_HASH_TEXT_SIZE - 1 ||
+		    strspn(e->d_name, "0123456789abcdef") != CONTENT_HASH_TEXT_SIZE - 1)
+			remove_named(env, dir, e->d_name);
+	}
+	int rc = fchmod(fd, 0711) < 0 ? status_from_errno(errno) : 0;
+	closedir(d);
+	return rc;
+}
+
 int store_note_source(struct env *env, const char *to, const char *key, const char *id)
 {
 	char path[STORE_PATH_SIZE], dir[STORE_PATH_SIZE], now[MANIFEST_ID_SIZE];
@@ -556,5 +594,6 @@ int store_note_source(struct env *env, const char *to, const char *key, const ch
 	snprintf(dir, sizeof(dir), "%.3900s/.leat/sources", to);
 	/* Found by who has the key, listed by nobody else. */
 	TRY(env_mkdirs(env, dir, 0711));
+	TRY(hide_sources(env, dir));
 	return env_write_file(env, path, id, MANIFEST_ID_SIZE - 1, 0644);
 }

@@ -87,17 +87,28 @@ static int read_link(struct entry *x, const char *full)
 	return x->target ? 0 : -LE_NOMEM;
 }
 
+static int look_at(struct entry *x, const char *full)
+{
+	if (!x->has_stat)
+		TRY(vol_stat(x->w->v, full, &x->st));
+	if (S_ISLNK(x->st.mode))
+		return read_link(x, full);
+	if (!S_ISREG(x->st.mode) && !S_ISDIR(x->st.mode))
+		return 0;
+	return vol_rights(x->w->v, full, &x->st, &x->w->s->acls, &x->rights);
+}
+
+/* One that was replaced between two of these questions is another one: once more. */
 static void ask(void *arg)
 {
 	struct entry *x = arg;
 	char full[PATH_SIZE];
 	full_path(x->w, x->path, full);
-	if (!x->has_stat)
-		x->rc = vol_stat(x->w->v, full, &x->st);
-	if (x->rc == 0 && S_ISLNK(x->st.mode))
-		x->rc = read_link(x, full);
-	if (x->rc == 0 && (S_ISREG(x->st.mode) || S_ISDIR(x->st.mode)))
-		x->rc = vol_rights(x->w->v, full, &x->st, &x->w->s->acls, &x->rights);
+	x->rc = look_at(x, full);
+	if (x->rc != -LE_STALE)
+		return;
+	x->has_stat = false;
+	x->rc = look_at(x, full);
 }
 
 static int push_dir(struct walk *w, char *path)

@@ -123,9 +123,15 @@ static bool has(const uint8_t *bits, uint32_t i)
 	return bits[i / 8] >> (i % 8) & 1;
 }
 
+/* 0: not told. */
+static bool born_alike(int64_t a, int64_t b)
+{
+	return !a || !b || a == b;
+}
+
 static bool is_same(const struct manifest_file *f, const struct vol_stat *st)
 {
-	return st->ino == f->ino && st->born_ns == f->born_ns && st->size == f->size &&
+	return st->ino == f->ino && born_alike(st->born_ns, f->born_ns) && st->size == f->size &&
 	       st->mtime_ns == f->mtime_ns;
 }
 
@@ -135,7 +141,7 @@ static void take_folder(struct look *k, uint32_t row, const struct vol_stat *st,
 	const struct manifest_dir *d = &k->m->dirs[row];
 	set(k->dirs, row);
 	k->now[row] = *now;
-	if (d->ino && st->ino == d->ino && st->born_ns == d->born_ns)
+	if (d->ino && st->ino == d->ino && born_alike(st->born_ns, d->born_ns))
 		set(k->same, row);
 }
 

@@ -618,6 +618,7 @@ static int run_fetch(struct stage_job *job, int *ret_code)
 {
 	struct fetch_options fo = {.store = &job->store,
 				   .manifest = job->m,
+				   .had = job->had.files ? &job->had : NULL,
 				   .source =
 					   job->source_vol ? job->source_vol : io_source(&job->io),
 				   .source_dir = job->source_vol           ? job->source_root
@@ -819,8 +820,21 @@ static int is_whole(struct stage_job *job, bool *ret_whole)
 	return rc == -LE_STALE ? 0 : rc;
 }
 
+/* Of processes that were killed: whoever writes there holds the lock. */
+static void remove_leftovers(struct stage_job *job)
+{
+	static const char *const folders[] = {"", "/from", "/named"};
+	char path[STORE_PATH_SIZE];
+	for (size_t i = 0; i < ARRAY_SIZE(folders); i++) {
+		snprintf(path, sizeof(path), "%.4000s%s", job->store.dir, folders[i]);
+		int rc = vol_remove_tmp(job->io.local, path);
+		(void)rc; /* they are in nobody's way */
+	}
+}
+
 static int stage_locked(struct stage_job *job)
 {
+	remove_leftovers(job);
 	TRY(refuse_part(job));
 	TRY(store_load_places(&job->store, job->m->n_files));
 	TRY(stamps_load(&job->store, job->m->n_files));

@@ -109,6 +109,40 @@ int vol_tmp_name(const char *dir, char ret_path[4096])
 	return n >= (int)PATH_SIZE ? -LE_NAMETOOLONG : 0;
 }
 
+struct tmp_names {
+	char first[8][24];
+	uint32_t n;
+};
+
+static int on_tmp(void *arg, const struct vol_entry *e)
+{
+	static const char begin[] = ".new-";
+	struct tmp_names *t = arg;
+	const char *key = e->name + sizeof(begin) - 1;
+	if (S_ISDIR(e->st.mode) || strncmp(e->name, begin, sizeof(begin) - 1) != 0 ||
+	    strlen(key) != 16 || strspn(key, "0123456789abcdef") != 16)
+		return 0;
+	memcpy(t->first[t->n++], e->name, strlen(e->name) + 1);
+	return t->n == ARRAY_SIZE(t->first);
+}
+
+int vol_remove_tmp(struct vol *v, const char *dir)
+{
+	struct tmp_names t;
+	char path[PATH_SIZE];
+	int rc;
+	do {
+		t.n = 0;
+		rc = v->ops->list(v, dir, on_tmp, &t);
+		for (uint32_t i = 0; i < t.n && rc >= 0; i++) {
+			int n = snprintf(path, sizeof(path), "%s/%s", dir, t.first[i]);
+			rc = n >= (int)PATH_SIZE ? -LE_NAMETOOLONG : v->ops->unlink(v, path);
+			rc = rc == -LE_NOENT ? 0 : rc;
+		}
+	} while (rc >= 0 && t.n == ARRAY_SIZE(t.first));
+	return rc == -LE_NOENT ? 0 : rc < 0 ? rc : 0;
+}
+
 int vol_mkdirs(struct vol *v, const char *path)
 {
 	char part[PATH_SIZE];

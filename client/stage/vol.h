@@ -200,6 +200,9 @@ int vol_write_file(struct vol *v, const char *path, const void *data, size_t len
 int vol_write_new(struct vol *v, const char *path, const void *data, size_t len) CHECK_RESULT;
 /* A name in dir that nobody else chooses. */
 int vol_tmp_name(const char *dir, char ret_path[4096]) CHECK_RESULT;
+/* Removes files of such names, which calls that did not end have left. Only where nobody writes
+ * there just now. Fine if dir is not there. Yields. */
+int vol_remove_tmp(struct vol *v, const char *dir) CHECK_RESULT;
 /* With its parents; fine if it is there. */
 int vol_mkdirs(struct vol *v, const char *path) CHECK_RESULT;
 /* Where path is, without a link on the way or at its end, "/" alone with a slash at its end.
