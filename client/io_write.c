@@ -9,15 +9,9 @@
 #include "client/session.h"
 #include "client/stripe.h"
 #include "common/base/fault.h"
-#include "common/base/log.h"
 #include "common/base/payload.h"
 
 #define WRITE_PARTS (LL_IO_MAX / LEAT_CHUNK_SIZE_MIN + 2)
-/* For what others append before its place an append waits so long. A daemon that was killed has a
- * successor by then, which writes where that had a place. */
-#define AHEAD_US 5000000u
-/* And so long without asking the metadata server whether the place still is one. */
-#define AHEAD_TRY_US 50000u
 
 /* What a write takes away from the file: security.capability in any case; the set-id bits where the
  * writer is a user of the library. Of programs on a mount the kernel says whose writes do that. */
@@ -87,8 +81,7 @@ static int wait_all(struct wreq **waits, uint32_t n)
 
 /* Does it make longer what others look at? Then its parts are shown one after the other: the chains
  * tell how long the file is, each what it has, and of a part that is not there yet zeros would be
- * read. Under a write lease nobody looks before all of it is shown; but an append that fails in the
- * middle must not have its end there, behind which others append. */
+ * read. Under a write lease nobody looks before all of it is shown. */
 static bool grows_in_sight(const struct ll_file *f, uint64_t end)
 {
 	return !lease_held(f->c, f->inode) && (end > f->d->size || inode_is_unsure(f->inode));
@@ -116,8 +109,7 @@ static int write_large(struct ll_file *f, uint64_t off, uint64_t len, const stru
 		rc = wb_submit(f->d, &parts[i], vec, n, how, &w);
 		if (rc >= 0 && w != NULL)
 			waits[n_waits++] = w;
-		if (rc >= 0 && i + 1 < n_parts &&
-		    ((how & WB_PLACED) || grows_in_sight(f, off + len)))
+		if (rc >= 0 && i + 1 < n_parts && grows_in_sight(f, off + len))
 			rc = w != NULL ? wb_await_shown(w)
 				       : wb_show_range(f->d, off + parts[i].at, parts[i].len);
 	}
@@ -164,11 +156,9 @@ static int write_small(struct ll_file *f, uint64_t off, uint64_t len, const stru
 	return 0;
 }
 
-/* Where one append goes. there: so much of the file is known to be there; what lies between that
- * and off others are to append first. end 0: nowhere yet. lost: not there, others have written
- * there, or do not write before it. */
+/* Where one append goes. end 0: nowhere yet. lost: not there, others have written there. */
 struct place {
-	uint64_t off, end, there;
+	uint64_t off, end;
 	uint32_t cuts;
 	bool lost;
 };
@@ -225,7 +215,7 @@ static int reserve_append(struct ll_file *f, uint64_t len, struct place *p)
 			return -LE_FBIG;
 		if (p->lost || rep.off + len != p->end)
 			d->placed_there = false;
-		*p = (struct place){rep.off, rep.off + len, rep.there, rep.cuts, false};
+		*p = (struct place){rep.off, rep.off + len, rep.cuts, false};
 		if (kept_repeated(f->c))
 			d->placed_there = true;
 		else if (call.session == f->c->session &&
@@ -312,7 +302,7 @@ static int64_t write_at(struct ll_file *f, uint64_t off, const struct slot_vec *
 	if (list_empty(&f->d->writes) && f->d->gather.slot == NULL)
 		f->d->mtime_guess_ns = 0;
 	/* Some of it may be stored all the same, or be under way still. */
-	if (rc < 0 && rc != -LE_AHEAD)
+	if (rc < 0)
 		f->d->doubted = f->d->unsure = true;
 	TRY(rc);
 	note_written(f, off, len);
@@ -394,74 +384,25 @@ static void append_ended(struct idata *d)
 	waitq_wake_all(&d->append_q);
 }
 
-/* When what is before it is there. -LE_AHEAD: it is not yet, and nothing was done. Of what lies in
- * another chunk the metadata server knows, which is asked again. */
-static int64_t write_behind_others(struct ll_file *f, const struct place *p,
-				   const struct slot_vec *vec, uint32_t n)
-{
-	struct io_patience patience = {.until_us = loop_now_us() + AHEAD_TRY_US};
-	bool gap = p->off > p->there;
-	/* Also if others append the same: what is there is theirs, unless it may be this one's. */
-	unsigned how = WB_PLACED | (gap ? WB_NO_GAP : 0) | (f->d->placed_there ? WB_MINE : 0);
-	int64_t rc;
-	int wait;
-
-	if (gap && p->off % f->inode->attr.layout.chunk_size == 0)
-		return -LE_AHEAD;
-	do {
-		rc = write_at(f, p->off, vec, n, how);
-		wait = rc == -LE_AHEAD ? io_wait_uncut(f->c, &patience) : 0;
-	} while (rc == -LE_AHEAD && wait >= 0);
-	return wait == -LE_INTR ? wait : rc;
-}
-
-/* The append has failed for good: the file ends before its place, as if there had been none. Those
- * who have one behind it ask again. Without success they find out by themselves (AHEAD_US). */
-static void give_back(struct ll_file *f, const struct place *p)
-{
-	struct mds_append_req req = {.ino = f->inode->ino,
-				     .had_end = p->end,
-				     .had_cuts = p->cuts,
-				     .had_lost = true};
-	struct mds_append_rep rep;
-	struct rpc_call call;
-
-	if (mds_call(f->c, OP_mds_append, &req, &rep, &call) < 0)
-		log_debug("client %s: ino %llu: the place of an append that failed is not given "
-			  "back", f->c->name, (unsigned long long)req.ino.v);
-	rpc_call_fini(&call);
-}
-
-/* Where the server reserves a place: who has the next one waits for the bytes, so without delay.
+/* Where the server reserves a place: there is a hole until the bytes are there, so without delay.
  * What was not written when the session ended may have been cut off since, or overwritten; and
  * somebody may have written there before. Over what others have written it does not go: another
- * place is asked for, unless some of it may be there already. So it is where those before it do not
- * write: no append leaves a gap. */
+ * place is asked for, unless some of it may be there already. */
 static int64_t write_placed(struct ll_file *f, const struct slot_vec *vec, uint32_t n)
 {
 	uint64_t until_us = client_deadline(f->c);
-	struct io_patience patience = {.until_us = loop_now_us() + AHEAD_US};
 	struct place p = {0};
-	bool placed;
 	int64_t rc;
-	int wait;
 
 	do {
 		rc = reserve_append(f, vec_len(vec, n), &p);
-		placed = rc >= 0;
-		if (placed)
-			rc = write_behind_others(f, &p, vec, n);
+		if (rc >= 0)
+			rc = write_at(f, p.off, vec, n, WB_PLACED);
 		append_ended(f->d);
-		wait = rc == -LE_AHEAD ? io_wait_uncut(f->c, &patience) : 0;
-		if (wait == -LE_INTR)
-			rc = wait;
-		p.lost = rc == -LE_EXIST || (rc == -LE_AHEAD && wait < 0);
-	} while ((rc == -LE_SESSION_GONE || (rc == -LE_AHEAD && !p.lost) ||
-		  (p.lost && !f->d->placed_there)) &&
+		p.lost = rc == -LE_EXIST;
+	} while ((rc == -LE_SESSION_GONE || (p.lost && !f->d->placed_there)) &&
 		 loop_now_us() < until_us);
-	if (placed && rc < 0 && rc != -LE_INTR && loop_now_us() < until_us)
-		give_back(f, &p);
-	return rc == -LE_SESSION_GONE || rc == -LE_EXIST || rc == -LE_AHEAD ? -LE_IO : rc;
+	return rc == -LE_SESSION_GONE || rc == -LE_EXIST ? -LE_IO : rc;
 }
 
 static int64_t write_end(struct ll_file *f, const struct slot_vec *vec, uint32_t n, unsigned how)

@@ -353,7 +353,6 @@ static int wreq_send(struct wreq *w)
 		.pieces = bytes_of(w->pieces, w->n_pieces * PIECE_WIRE_SIZE),
 		.flags = (w->lazy ? WRITE_LAZY : 0u) | (pack ? WRITE_PACK : 0u) |
 			 (w->pages ? WRITE_PAGES : 0u) | (w->placed ? WRITE_PLACED : 0u) |
-			 (w->no_gap ? WRITE_NO_GAP : 0u) | (w->mine ? WRITE_MINE : 0u) |
 			 /* Whoever opens the file waits until this is seen. */
 			 (lease_held(c, d->inode) ? WRITE_ALONE : 0u),
 		.grant_want = grant_want(c),
@@ -479,7 +478,7 @@ static struct wreq *wreq_make(struct idata *d, uint64_t idx, uint32_t off, uint3
 	w->session_gen = c->session_gen;
 	w->target = NULL;
 	w->reserved = 0;
-	w->behind = w->pages = w->placed = w->no_gap = w->mine = false;
+	w->behind = w->pages = w->placed = false;
 	w->mtime_ns = 0;
 	w->done = false;
 	w->status = 0;
@@ -511,8 +510,6 @@ static int wreq_begin(struct idata *d, const struct stripe_part *part, const str
 		return -LE_NOMEM;
 	w->pages = how & WB_PAGES;
 	w->placed = how & WB_PLACED;
-	w->no_gap = how & WB_NO_GAP;
-	w->mine = how & WB_MINE;
 	if (w->placed)
 		w->session_gen = d->placed_gen;
 	w->n_vec = vec_slice(vec, n, part->at, part->len, w->vec, LL_VECS_MAX);

@@ -48,8 +48,6 @@ struct wreq {
 	bool behind; /* nobody waits: errors go to the inode */
 	bool pages;  /* as WB_PAGES says */
 	bool placed; /* as WB_PLACED says */
-	bool no_gap; /* as WB_NO_GAP says */
-	bool mine;   /* as WB_MINE says */
 	bool done;
 	int status;
 	const struct rpc_call *call; /* while it is with the server */
@@ -75,8 +73,6 @@ enum wb_how {
 	WB_BEHIND = 1, /* nobody waits, if the grant covers it */
 	WB_PAGES = 2,  /* accepted also while others show what was there before */
 	WB_PLACED = 4, /* where an append was placed: -LE_SESSION_GONE in another session */
-	WB_NO_GAP = 8, /* only where the chunk reaches to, else -LE_AHEAD: nothing was done */
-	WB_MINE = 16,  /* of WB_PLACED: the same bytes may be there already, from here */
 };
 
 /*

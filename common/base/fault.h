@@ -42,7 +42,6 @@
 	X(CLIENT_GIVE_UP, "what is withdrawn is said not to be done, and nobody is asked")         \
 	X(CLIENT_UNTOLD, "a restarted metadata server is not told of writes that nobody sees yet") \
 	X(OSS_NO_LEASES, "nobody waits for leases of chunks")                                      \
-	X(OSS_GAPS, "an append is written though what comes before it is missing")                \
 	X(OSS_NEW_HEAD, "a head does not wait for leases of chunks that another one gave")         \
 	X(CLIENT_PAGES_UNSEEN, "who syncs pages does not wait for those who show older ones")      \
 	X(CLIENT_STALE_PLACE, "an append writes where a file ended that has been cut since")       \

@@ -96,7 +96,6 @@ enum status_retry { RETRY_NEVER, RETRY_SAME, RETRY_CONN, RETRY_MAP };
 	X(NO_NAMES, 1027, ETIMEDOUT, CONN, \
 	  "no name server has told where that host is (check /etc/resolv.conf and DNS)") \
 	X(LATE, 1028, EIO, NEVER, "lost with its server, and others have used those bytes since") \
-	X(AHEAD, 1029, EIO, NEVER, "what comes before it in the file is not there yet") \
 	X(CORRUPT, 1100, EIO, NEVER, "stored data does not match its checksum") \
 	X(CORRUPT_WIRE, 1101, EIO, SAME, "data damaged in flight") \
 	X(CORRUPT_STORE, 1102, EIO, NEVER, "store is damaged") \

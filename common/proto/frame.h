@@ -25,10 +25,9 @@
 #define FRAME_BULK_MAX (64u << 20)
 
 /* 2: struct piece has stored_sum. 3: what was accepted is repeated first (FRAME_SEEN). 4:
- * who has an inode open is told of its new owner (cb_owner). 5: an append leaves no gap
- * (WRITE_NO_GAP). 6: nor is one taken for another of the same bytes (WRITE_MINE). */
-#define PROTO_VERSION_MIN 6u
-#define PROTO_VERSION_MAX 6u
+ * who has an inode open is told of its new owner (cb_owner). */
+#define PROTO_VERSION_MIN 4u
+#define PROTO_VERSION_MAX 4u
 
 enum frame_type {
 	FRAME_HELLO = 1,      /* handshake, client's and server's messages alike */

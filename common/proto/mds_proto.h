@@ -325,18 +325,14 @@ enum close_flags {
  * is cut (cb_cut). size: the size as this client knows it (its own writes). change, cuts: of the
  * file. had_end: it had a place that ends there, under a session that has ended, when the file had
  * had_cuts (0: none): it gets the same one, if that is its own still. had_there: some of it may be
- * written there: it gets the same one or none, -LE_EXIST. had_lost: the append is not there, and
- * will not be: somebody has written there, or what was reserved before it is not written, or it has
- * failed (then len is 0). If the file does not reach to had_end, it gets the place where the file
- * ends by now, and nothing is reserved any more behind that: those who have a place there find that
- * it is taken, or out of reach, and ask again. there: what is known to be there; what was reserved
- * between that and off has to be written before (WRITE_NO_GAP, or, where off begins a chunk, asking
- * again). -LE_BADF: the session does not have it open for writing; a new one opens it first, or
- * hears why it may not. */
+ * written there: it gets the same one or none, -LE_EXIST. had_lost: somebody has
+ * written there, and the append has not: it gets another one, and if nothing was reserved behind
+ * the former one that is given back. -LE_BADF: the session does not have it open for writing; a new
+ * one opens it first, or hears why it may not. */
 #define mds_append_req_FIELDS(F) \
 	F(ino, ino) F(u64, len) F(u64, size) F(u64, had_end) F(u32, had_cuts) F(u8, had_there) \
 	F(u8, had_lost)
-#define mds_append_rep_FIELDS(F) F(u64, off) F(u64, change) F(u32, cuts) F(u64, there)
+#define mds_append_rep_FIELDS(F) F(u64, off) F(u64, change) F(u32, cuts)
 /* mode of fallocate(2): 0, KEEP_SIZE, PUNCH_HOLE|KEEP_SIZE, ZERO_RANGE[|KEEP_SIZE]. */
 #define mds_fallocate_req_FIELDS(F) F(cred, cred) F(ino, ino) F(u32, mode) F(u64, off) F(u64, len)
 #define mds_fallocate_rep_FIELDS(F) F(attr, attr)

@@ -65,11 +65,8 @@ enum read_flags { READ_VERIFY = 1 };
  * that comes late changes nothing. WRITE_PAGES: does not wait for leases of chunks: whoever wants
  * to know that these have ended asks by oss_sync. WRITE_ALONE: nor does this, for nobody else has
  * the file open. WRITE_PLACED: an append, where the metadata server has placed it: only where
- * nobody has written, be it zeros, else -LE_EXIST: somebody has written there since. WRITE_MINE: or
- * over the same bytes, for the sender may have written them there himself under another number (of
- * what he repeats under the same one, FRAME_AGAIN says it). WRITE_NO_GAP: only when the chunk
- * reaches to off, else -LE_AHEAD: who was given the place before has not written yet, and perhaps
- * never will.
+ * nobody has written, be it zeros, or over what it writes itself, else -LE_EXIST: somebody has
+ * written there since.
  */
 #define WRITTEN_BEFORE_S 60
 enum write_flags {
@@ -78,9 +75,7 @@ enum write_flags {
 	WRITE_ON_BASE = 4,
 	WRITE_PAGES = 8,
 	WRITE_ALONE = 16,
-	WRITE_PLACED = 32,
-	WRITE_NO_GAP = 64,
-	WRITE_MINE = 128
+	WRITE_PLACED = 32
 };
 #define oss_write_req_FIELDS(F) \
 	F(cap, cap) \

@@ -27,13 +27,11 @@ static bool had_place(const struct append *a, const struct inode_rec *rec)
 	       a->in->had_cuts == rec->attr.cuts;
 }
 
-/* It will not write there, and the file, as known, does not reach to where that place ends. So the
- * next one is where the file ends, which the chains know. Who has one behind that would leave a
- * gap, or go over what is there: he is refused, and asks again. Where the file reaches past it,
- * others have been faster: nothing is missing, and the places of others stay theirs. */
-static bool gives_back(const struct append *a, const struct inode_rec *rec, uint64_t known)
+/* Others wrote there before it did. The next place is where their bytes end, which the chains know,
+ * unless somebody has one behind it. */
+static bool gives_back(const struct append *a, const struct inode_rec *rec)
 {
-	return a->in->had_lost && had_place(a, rec) && known < a->in->had_end;
+	return a->in->had_lost && had_place(a, rec) && a->in->had_end == rec->append_end;
 }
 
 /* Is what is known here, or told by who appends, perhaps not where the file ends? */
@@ -44,21 +42,6 @@ static bool must_ask(const struct op *op, const struct append *a, const struct i
 		open_file_other_writers(&op->m->opens, a->file, op->session, true));
 }
 
-/* Where the file ends as far as is known. After a truncation a client may know only how long the
- * file was before. The chains have all that it has written: it shows that before it asks. */
-static uint64_t known_end(const struct append *a, const struct inode_rec *rec)
-{
-	uint64_t end = max_u64(rec->attr.size, max_u64(a->file->size, a->ends));
-
-	return a->file->cut ? end : max_u64(end, a->in->size);
-}
-
-/* No object server sees whether something is missing before the first byte of a chunk. */
-static bool begins_chunk(const struct inode_rec *rec, uint64_t off)
-{
-	return off % rec->attr.layout.chunk_size == 0;
-}
-
 static int append_txn(struct op *op, const void *vin, void *vout)
 {
 	struct append *a = (struct append *)vin;
@@ -67,7 +50,7 @@ static int append_txn(struct op *op, const void *vin, void *vout)
 	struct inode_rec *rec;
 	struct inode *i;
 	struct open *o = open_find(&op->m->opens, op->session, a->in->ino);
-	uint64_t off, reserved, known;
+	uint64_t off, reserved;
 
 	TRY(file_get(op, a->in->ino, VIEW_NEWEST, &i, &old));
 	if (!S_ISREG(old->attr.mode))
@@ -84,21 +67,19 @@ static int append_txn(struct op *op, const void *vin, void *vout)
 		a->layout = old->attr.layout;
 		return -LE_BUSY;
 	}
-	known = known_end(a, old);
-	reserved = gives_back(a, old, known) ? 0 : old->append_end;
-	off = max_u64(reserved, known);
+	reserved = gives_back(a, old) ? 0 : old->append_end;
+	off = max_u64(max_u64(reserved, old->attr.size), max_u64(a->file->size, a->ends));
+	/* After a truncation a client may know only how long the file was before. The chains have
+	 * all that it has written: it shows that before it asks. */
+	if (!a->file->cut)
+		off = max_u64(off, a->in->size);
 	if (had_place(a, old) && !a->in->had_lost)
 		off = a->in->had_end - a->in->len;
 	if (off > LEAT_FILE_SIZE_MAX || a->in->len > LEAT_FILE_SIZE_MAX - off)
 		return -LE_FBIG;
-	if (off > known && begins_chunk(old, off) && !a->asked) {
-		a->layout = old->attr.layout;
-		return -LE_BUSY;
-	}
 	rec = inode_edit(op->store, i);
 	rec->append_end = max_u64(reserved, off + a->in->len);
 	out->off = off;
-	out->there = known;
 	out->change = rec->attr.change;
 	out->cuts = rec->attr.cuts;
 	open_placed(o, out->change);

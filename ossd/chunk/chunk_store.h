@@ -168,9 +168,7 @@ struct chunk_write {
 	uint64_t session; /* whose grant is used */
 	bool keep;        /* the merged blocks stay in tx->stage */
 	bool pack;        /* merged blocks are compressed where that pays */
-	bool placed;      /* only where nobody has written: -LE_EXIST */
-	bool mine;        /* or over the same bytes, which may be its own */
-	bool no_gap;      /* only if the chunk reaches to off: -LE_AHEAD */
+	bool placed;      /* only where nobody has written, or the same bytes: -LE_EXIST */
 	/* Of the chunk, as its head has them; NULL: as they follow from this write. */
 	const struct chunk_gaps *gaps;
 	struct bytes pieces;

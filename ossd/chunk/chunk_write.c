@@ -12,7 +12,6 @@
  * cannot be waited for in a circle.
  */
 #include "common/base/checksum.h"
-#include "common/base/fault.h"
 #include "common/base/payload.h"
 #include "ossd/chunk/store_impl.h"
 
@@ -269,7 +268,7 @@ static int merge_block(struct writer *wr, uint32_t index, uint32_t fs, uint32_t 
 		TRY(store_block_read(wr->s, &tx->ent->id, tx->old, index, buf));
 	memset(buf + old_len, 0, bs - old_len);
 	if (wr->w && wr->w->placed && !is_unwritten(tx, index * bs + fs, index * bs + fe) &&
-	    !(wr->w->mine && bulk_is(wr->w, pos, buf + fs, fe - fs)))
+	    !bulk_is(wr->w, pos, buf + fs, fe - fs))
 		return -LE_EXIST;
 	if (wr->w)
 		bulk_copy(wr->w, pos, fe - fs, buf + fs);
@@ -398,7 +397,7 @@ static int check_placed(struct writer *wr, uint32_t index, uint32_t pos)
 
 	if (!wr->w->placed || is_unwritten(tx, off, off + b->len))
 		return 0;
-	if (!wr->w->mine || old_block_len(tx, index) != b->len)
+	if (old_block_len(tx, index) != b->len)
 		return -LE_EXIST;
 	o = &tx->old->blocks[index];
 	if (b->flags & BLOCK_LZ4)
@@ -463,18 +462,8 @@ static int write_blocks(struct writer *wr)
 	return writer_flush(wr);
 }
 
-/* Would it leave a gap where somebody else is to append? */
-static bool leaves_gap(const struct writer *wr)
-{
-	const struct chunk_record *o = wr->tx->old;
-
-	return wr->w->no_gap && wr->w->off > (o ? o->end : 0) && !FAULT(OSS_GAPS);
-}
-
 static int do_write(struct writer *wr)
 {
-	if (leaves_gap(wr))
-		return -LE_AHEAD;
 	TRY(plan_write(wr->tx, wr->w));
 	TRY(merge_blocks(wr));
 	TRY(allocate_write(wr->tx, wr->w));

@@ -125,8 +125,6 @@ static int write_chunk(struct mutation *m, const void *in, void *out)
 		.session = m->r->hdr.session,
 		.pack = req->flags & WRITE_PACK,
 		.placed = req->flags & WRITE_PLACED,
-		.mine = (req->flags & WRITE_MINE) || (m->r->hdr.flags & FRAME_AGAIN),
-		.no_gap = req->flags & WRITE_NO_GAP,
 		.pieces = req->pieces,
 		.bulk = m->r->bulk,
 		.n_bulk = m->r->n_bulk,

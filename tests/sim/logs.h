@@ -1,8 +1,7 @@
 /*
  * A file that all clients append to and empty at once, as programs and logrotate do with a log. In
  * the end every record that was appended behind the last cut is there, once, none that was there
- * before a cut (of those that are the same, as many), and no hole of zeros, also where one was to
- * go whose client has died.
+ * before a cut, and no hole of zeros where one was to go.
  */
 #ifndef LEAT_TESTS_SIM_LOGS_H
 #define LEAT_TESTS_SIM_LOGS_H

@@ -661,15 +661,6 @@ static int found_logs(const char *plant)
 	return found_by(b, plant);
 }
 
-/* By logs whose clients and servers die. */
-static int found_gaps(const char *plant)
-{
-	struct batch b = to_find(60);
-
-	contend_logs(&b);
-	return found_by(b, plant);
-}
-
 static int found_late(const char *plant)
 {
 	struct batch b = to_find(200);
@@ -716,7 +707,6 @@ FINDS_NAMES(client_give_up)
 FINDS_NAMES(client_keep_opens)
 FINDS(client_trust_holes, found_cuts)
 FINDS(client_stale_place, found_logs)
-FINDS(oss_gaps, found_gaps)
 FINDS(oss_no_leases, found_cuts)
 FINDS(oss_new_head, found_cuts)
 FINDS(client_pages_unseen, found_uncut)
@@ -780,7 +770,6 @@ static const struct {
 	X(mds_early_ack),
 	X(client_trust_holes),
 	X(client_stale_place),
-	X(oss_gaps),
 	X(oss_no_leases),
 	X(oss_new_head),
 	X(client_pages_unseen),

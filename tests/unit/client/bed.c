@@ -125,6 +125,7 @@ static int on_append(struct rpc_req *r, const void *in, void *out)
 	/* Not open in that session. */
 	if (bed.session != SESSION && bed.n_opens == 0)
 		return -LE_BADF;
+	assert_true(bed.n_appends < ARRAY_SIZE(bed.told));
 	bed.asked = *(const struct mds_append_req *)in;
 	bed.asked_slot = r->hdr.slot;
 	bed.asked_seq = r->hdr.seq;
@@ -134,19 +135,13 @@ static int on_append(struct rpc_req *r, const void *in, void *out)
 	}
 	if (bed.asked.had_lost)
 		bed.place = bed.next_place;
-	if (bed.n_appends < ARRAY_SIZE(bed.told))
-		bed.told[bed.n_appends] = bed.asked.size;
-	bed.n_appends++;
+	bed.told[bed.n_appends++] = ((const struct mds_append_req *)in)->size;
 	if (bed.append_ends_session && bed.n_appends == 1) {
 		bed.session++;
 		return -LE_SESSION_GONE;
 	}
-	bool known = bed.there == 0 || (bed.there_after != 0 && bed.n_appends > bed.there_after);
-	*(struct mds_append_rep *)out = (struct mds_append_rep){
-		.off = bed.place,
-		.there = known ? bed.place : bed.there,
-		.change = ++bed.change,
-	};
+	*(struct mds_append_rep *)out = (struct mds_append_rep){.off = bed.place,
+								.change = ++bed.change};
 	return 0;
 }
 
@@ -335,8 +330,6 @@ static int on_write(struct rpc_req *r, const void *in, void *out)
 		bed.session += f->plan[k] == -LE_SESSION_GONE;
 		return f->plan[k];
 	}
-	if (f->ahead_from > 0 && q->off >= f->ahead_from)
-		return -LE_AHEAD;
 	if (f->write_us > 0)
 		(void)!fiber_sleep_us(f->write_us);
 	return f->write_status;

@@ -51,7 +51,6 @@ struct fake {
 	 * were */
 	int plan[4];
 	uint32_t n_plan;
-	uint64_t ahead_from; /* what lies before that is missing; 0: nothing is */
 	struct {
 		struct frame_hdr hdr;
 		uint64_t off;
@@ -80,8 +79,6 @@ extern struct bed {
 	/* the place that an append is given; the end that each has told; the first of them ends the
 	 * session instead */
 	uint64_t place, next_place, told[4];
-	uint64_t there; /* with it; 0: all before it. There it is after so many (0: never) */
-	uint32_t there_after;
 	struct mds_append_req asked; /* last, with that number */
 	uint32_t asked_slot;
 	uint64_t asked_seq;

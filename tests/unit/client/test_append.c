@@ -285,98 +285,8 @@ static void session_ends_and_it_may_be_there(void)
 
 	plan(3, -LE_ABORTED, -LE_SESSION_GONE, -LE_EXIST);
 	assert_int_equal(ll_pwrite(f, "record", 6, 0), -LE_IO);
-	assert_int_equal(bed.n_appends, 3);
-	assert_int_equal(bed.asked.len, 0); /* given back */
-	assert_int_equal(bed.oss[0].n_writes, 3);
-	close_it(f);
-}
-
-/* Another one's place is before it, where nothing is yet. */
-static void it_waits_for_the_one_before(void)
-{
-	struct ll_file *f = open_to_append(O_SYNC);
-
-	plan(2, -LE_AHEAD, -LE_AHEAD, 0);
-	bed.there = PLACE - 6;
-	append_record(f);
-	assert_int_equal(bed.n_appends, 1);
-	assert_int_equal(bed.oss[0].n_writes, 3);
-	for (int i = 0; i < 3; i++) {
-		assert_int_equal(bed.oss[0].writes[i].off, PLACE);
-		assert_int_equal(bed.oss[0].writes[i].flags & WRITE_NO_GAP, WRITE_NO_GAP);
-	}
-	close_it(f);
-}
-
-static void nothing_is_before_it(void)
-{
-	struct ll_file *f = open_to_append(O_SYNC);
-
-	append_record(f);
-	assert_int_equal(bed.oss[0].writes[0].flags & (WRITE_PLACED | WRITE_NO_GAP), WRITE_PLACED);
-	close_it(f);
-}
-
-/* Who has that place never writes. It asks on, for a next daemon may, and goes there itself. */
-static void the_one_before_is_dead(void)
-{
-	struct ll_file *f = open_to_append(O_SYNC);
-	uint64_t began = loop_now_us();
-
-	plan(0, 0, 0, 0);
-	bed.next_place = bed.there = PLACE - 100;
-	bed.oss[0].ahead_from = PLACE;
-	append_record(f);
-	assert_in_range(loop_now_us() - began, 5000000, 5500000);
-	assert_int_equal(bed.asked.had_lost, 1);
-	assert_int_equal(bed.asked.had_end, PLACE + 6);
-	assert_int_equal(bed.oss[0].last_off, PLACE - 100);
-	assert_in_range(bed.n_appends, 20, 200);
-	close_it(f);
-}
-
-/* What lies in the chunk before nobody sees but the metadata server. */
-static void the_one_before_is_in_another_chunk(void)
-{
-	struct ll_file *f = open_to_append(O_SYNC);
-
-	bed.place = CHUNK;
-	bed.there = CHUNK - 1;
-	bed.there_after = 3;
-	append_record(f);
-	assert_int_equal(bed.n_appends, 4);
-	assert_int_equal(bed.asked.had_end, CHUNK + 6);
-	assert_int_equal(bed.asked.had_lost, 0);
-	assert_int_equal(bed.oss[0].n_writes, 1);
-	close_it(f);
-}
-
-/* Others need not wait for it, nor does its own next one. */
-static void it_fails(void)
-{
-	struct ll_file *f = open_to_append(O_SYNC);
-
-	plan(1, -LE_NOSPC, 0, 0);
-	assert_int_equal(ll_pwrite(f, "record", 6, 0), -LE_NOSPC);
 	assert_int_equal(bed.n_appends, 2);
-	assert_int_equal(bed.asked.had_lost, 1);
-	assert_int_equal(bed.asked.had_end, PLACE + 6);
-	assert_int_equal(bed.asked.len, 0);
-	close_it(f);
-}
-
-/* 16 KiB over the border of two chunks, of which the first part fails: the second is not sent, also
- * where nobody else looks. */
-static void its_first_part_fails(void)
-{
-	static uint8_t data[16u << 10];
-	struct ll_file *f = open_to_append(O_SYNC);
-
-	plan(1, -LE_NOSPC, 0, 0);
-	bed.place = CHUNK - (8u << 10);
-	assert_true(lease_held(bed.client, f->inode));
-	assert_int_equal(ll_pwrite(f, data, sizeof(data), 0), -LE_NOSPC);
-	assert_int_equal(bed.oss[0].n_writes, 1);
+	assert_int_equal(bed.oss[0].n_writes, 3);
 	close_it(f);
 }
 
@@ -469,7 +379,7 @@ static void former_place_is_taken(void)
 	plan(1, -LE_EXIST, 0, 0);
 	(void)serve_kept(true);
 	assert_int_equal(ll_pwrite(f, "record", 6, 0), -LE_IO);
-	assert_int_equal(bed.n_appends, 3);
+	assert_int_equal(bed.n_appends, 2);
 	assert_int_equal(bed.oss[0].n_writes, 1);
 	serve_end();
 	close_it(f);
@@ -599,12 +509,6 @@ TEST(what_is_hidden_is_not_told_as_shared, server_restarts_and_it_was_shared)
 TEST(an_append_does_not_go_over_what_others_wrote_at_its_place, place_is_taken)
 TEST(nor_in_another_session, session_ends_before_it_is_taken)
 TEST(one_that_may_be_there_already_fails_rather, session_ends_and_it_may_be_there)
-TEST(an_append_waits_for_the_one_before, it_waits_for_the_one_before)
-TEST(one_at_the_end_waits_for_nobody, nothing_is_before_it)
-TEST(where_the_one_before_never_writes_it_does, the_one_before_is_dead)
-TEST(where_a_chunk_begins_the_metadata_server_is_asked, the_one_before_is_in_another_chunk)
-TEST(one_that_fails_gives_its_place_back, it_fails)
-TEST(and_leaves_no_end_without_a_beginning, its_first_part_fails)
 TEST(the_place_that_a_former_process_had_is_asked_about, former_place_is_asked_about)
 TEST(and_may_be_by_the_process_after_this_one, former_place_keeps_its_number)
 TEST(an_append_whose_former_place_was_cut_fails, former_place_is_void)
@@ -630,12 +534,6 @@ int main(void)
 		cmocka_unit_test(an_append_does_not_go_over_what_others_wrote_at_its_place),
 		cmocka_unit_test(nor_in_another_session),
 		cmocka_unit_test(one_that_may_be_there_already_fails_rather),
-		cmocka_unit_test(an_append_waits_for_the_one_before),
-		cmocka_unit_test(one_at_the_end_waits_for_nobody),
-		cmocka_unit_test(where_the_one_before_never_writes_it_does),
-		cmocka_unit_test(where_a_chunk_begins_the_metadata_server_is_asked),
-		cmocka_unit_test(one_that_fails_gives_its_place_back),
-		cmocka_unit_test(and_leaves_no_end_without_a_beginning),
 		cmocka_unit_test(the_place_that_a_former_process_had_is_asked_about),
 		cmocka_unit_test(and_may_be_by_the_process_after_this_one),
 		cmocka_unit_test(an_append_whose_former_place_was_cut_fails),

@@ -317,6 +317,78 @@ static void append_body(struct fx *f)
 	assert_int_equal(append(f, a.ino, 1, 0), 5001);
 }
 
+/* A place that was given under a session that has ended is its client's, until something is cut. */
+static void former_place_body(struct fx *f)
+{
+	struct mds_append_req q = {.len = 10};
+	struct mds_append_rep p, again;
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "placed", O_WRONLY | O_APPEND, &a), 0);
+	q.ino = a.ino;
+	assert_int_equal(append(f, a.ino, 100, 0), 0);
+	assert_int_equal(fx_call(f, OP_mds_append, &q, &p), 0);
+	assert_int_equal(p.off, 100);
+	open_find(&f->m->opens, session_find(&f->m->sessions, f->session), a.ino)->placed = false;
+	f->session = fx_session(f, 2);
+	f->slot = 1;
+	/* Who cuts the file would not ask it. */
+	assert_int_equal(fx_call(f, OP_mds_append, &q, &again), -LE_BADF);
+	assert_int_equal(fx_open(f, a.ino, O_RDONLY), 0);
+	assert_int_equal(fx_call(f, OP_mds_append, &q, &again), -LE_BADF);
+	assert_int_equal(fx_open(f, a.ino, O_WRONLY | O_APPEND), 0);
+	assert_int_equal(append(f, a.ino, 10, 0), 110);
+	q.had_end = p.off + 10;
+	q.had_cuts = p.cuts;
+	q.had_there = 1;
+	assert_int_equal(fx_call(f, OP_mds_append, &q, &again), 0);
+	assert_int_equal(again.off, 100);
+	q.had_there = 0;
+	assert_int_equal(append(f, a.ino, 10, 0), 120); /* what was given meanwhile stays given */
+	q.had_end = 1000;				/* never given */
+	assert_int_equal(fx_call(f, OP_mds_append, &q, &again), 0);
+	assert_int_equal(again.off, 130);
+	/* As if it had answered that it has written there. */
+	open_find(&f->m->opens, session_find(&f->m->sessions, f->session), a.ino)->placed = false;
+	assert_int_equal(fx_truncate(f, a.ino, 50), 0);
+	q.had_end = p.off + 10;
+	f->stat.size = 50;
+	q.had_there = 1;
+	assert_int_equal(fx_call(f, OP_mds_append, &q, &again), -LE_EXIST);
+	q.had_there = 0;
+	assert_int_equal(fx_call(f, OP_mds_append, &q, &again), 0);
+	assert_int_equal(again.off, 50);
+}
+
+/* Somebody has written at a place before the append that it was given to: what is left of it is
+ * given again, behind what the chains have then. */
+static void lost_place_body(struct fx *f)
+{
+	struct mds_append_req q = {.len = 10, .had_lost = 1};
+	struct mds_append_rep p;
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "lost", O_WRONLY | O_APPEND, &a), 0);
+	q.ino = a.ino;
+	f->session = fx_session(f, 2);
+	assert_int_equal(fx_open(f, a.ino, O_WRONLY | O_APPEND), 0);
+	assert_int_equal(append(f, a.ino, 10, 0), 0);
+	f->stat.size = 4;
+	q.had_end = 10;
+	assert_int_equal(fx_call(f, OP_mds_append, &q, &p), 0);
+	assert_int_equal(p.off, 4);
+	assert_int_equal(append(f, a.ino, 10, 0), 14);
+	/* What was given behind it stays given. */
+	q.had_end = 14;
+	assert_int_equal(fx_call(f, OP_mds_append, &q, &p), 0);
+	assert_int_equal(p.off, 24);
+	/* And what was cut meanwhile is no place. */
+	q.had_end = 34;
+	q.had_cuts = p.cuts + 1;
+	assert_int_equal(fx_call(f, OP_mds_append, &q, &p), 0);
+	assert_int_equal(p.off, 34);
+}
+
 /* Somebody else cuts a log: its writer goes on at the new end, though it knows only the old one. */
 static void cut_log_body(struct fx *f)
 {
@@ -852,6 +924,8 @@ TEST(test_sgid, sgid_body)
 TEST(test_fallocate, fallocate_body)
 TEST(test_zeroed_unasked, zeroed_unasked_body)
 TEST(test_append, append_body)
+TEST(test_lost_place, lost_place_body)
+TEST(test_former_place, former_place_body)
 TEST(test_cut_log, cut_log_body)
 TEST(test_doubted_close, doubted_close_body)
 TEST(test_end_of_a_writer, end_of_a_writer_body)
@@ -875,7 +949,8 @@ int main(void)
 		cmocka_unit_test(test_fallocate),
 		cmocka_unit_test(test_zeroed_unasked),
 		cmocka_unit_test(test_append),
-
+		cmocka_unit_test(test_former_place),
+		cmocka_unit_test(test_lost_place),
 		cmocka_unit_test(test_cut_log),
 		cmocka_unit_test(test_doubted_close),
 		cmocka_unit_test(test_end_of_a_writer),

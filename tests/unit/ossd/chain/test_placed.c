@@ -24,12 +24,6 @@ static int place(struct chain_rig *r, uint32_t off, uint32_t len, const void *da
 	return put(r, off, len, data, WRITE_PLACED);
 }
 
-/* By who may have written it before. */
-static int place_again(struct chain_rig *r, uint32_t off, uint32_t len, const void *data)
-{
-	return put(r, off, len, data, WRITE_PLACED | WRITE_MINE);
-}
-
 static void same_everywhere(struct chain_rig *r, const uint8_t *want, uint32_t len)
 {
 	static uint8_t got[RIG_CS];
@@ -55,16 +49,14 @@ static void fragments(struct chain_rig *r)
 	memcpy(want + 2000, a, 1000);
 	memcpy(want + 3000, b, 1000);
 	same_everywhere(r, want, 4000);
-	/* Once more, as by a session that came after one that had ended; not by somebody else, who
-	 * appends the same. */
-	assert_int_equal(place_again(r, 2000, 1000, a), 0);
-	assert_int_equal(place(r, 2000, 1000, a), -LE_EXIST);
+	/* Once more, as by a session that came after one that had ended. */
+	assert_int_equal(place(r, 2000, 1000, a), 0);
 	/* Somebody has written a byte of it since. */
 	other = a[500] ^ 1;
 	assert_int_equal(put(r, 2500, 1, &other, 0), 0);
 	want[2500] = other;
-	assert_int_equal(place_again(r, 2000, 1000, a), -LE_EXIST);
-	assert_int_equal(place_again(r, 3900, 1000, b), -LE_EXIST);
+	assert_int_equal(place(r, 2000, 1000, a), -LE_EXIST);
+	assert_int_equal(place(r, 3900, 1000, b), -LE_EXIST);
 	same_everywhere(r, want, 4000);
 	assert_int_equal(place(r, 4000, 1000, a), 0);
 	memcpy(want + 4000, a, 1000);
@@ -80,16 +72,15 @@ static void blocks(struct chain_rig *r)
 	crig_fill(a, sizeof(a), 1);
 	crig_fill(b, sizeof(b), 2);
 	assert_int_equal(place(r, RIG_BS, len, a), 0);
-	assert_int_equal(place_again(r, RIG_BS, len, a), 0);
-	assert_int_equal(place(r, RIG_BS, len, a), -LE_EXIST);
+	assert_int_equal(place(r, RIG_BS, len, a), 0);
 	memcpy(want + RIG_BS, a, len);
 	same_everywhere(r, want, RIG_BS + len);
 	assert_int_equal(put(r, 2 * RIG_BS, RIG_BS, b, 0), 0);
 	memcpy(want + 2 * RIG_BS, b, RIG_BS);
-	assert_int_equal(place_again(r, RIG_BS, len, a), -LE_EXIST);
-	assert_int_equal(place_again(r, 2 * RIG_BS, len, a), -LE_EXIST);
+	assert_int_equal(place(r, RIG_BS, len, a), -LE_EXIST);
+	assert_int_equal(place(r, 2 * RIG_BS, len, a), -LE_EXIST);
 	/* Longer than what is there. */
-	assert_int_equal(place_again(r, 3 * RIG_BS, RIG_BS, b), -LE_EXIST);
+	assert_int_equal(place(r, 3 * RIG_BS, RIG_BS, b), -LE_EXIST);
 	same_everywhere(r, want, RIG_BS + len);
 }
 
@@ -104,27 +95,26 @@ static void zeros(struct chain_rig *r)
 	memset(want, 0, sizeof(want));
 	crig_fill(a, sizeof(a), 1);
 	assert_int_equal(put(r, 1000, 1000, zero, 0), 0);
-	assert_int_equal(place_again(r, 1000, 1000, a), -LE_EXIST);
-	assert_int_equal(place_again(r, 1999, 1000, a), -LE_EXIST);
-	assert_int_equal(place_again(r, 1000, 1000, zero), 0);
-	assert_int_equal(place(r, 1000, 1000, zero), -LE_EXIST);
+	assert_int_equal(place(r, 1000, 1000, a), -LE_EXIST);
+	assert_int_equal(place(r, 1999, 1000, a), -LE_EXIST);
+	assert_int_equal(place(r, 1000, 1000, zero), 0);
 	same_everywhere(r, want, 2000);
 	assert_int_equal(place(r, 500, 500, a), 0); /* before it there is nothing */
 	memcpy(want + 500, a, 500);
 	assert_int_equal(put(r, 2 * RIG_BS, len, zero, 0), 0);
-	assert_int_equal(place_again(r, 2 * RIG_BS, RIG_BS, a), -LE_EXIST);
-	assert_int_equal(place_again(r, 3 * RIG_BS, len, a), -LE_EXIST);
-	assert_int_equal(place_again(r, RIG_BS, len, a), -LE_EXIST);
+	assert_int_equal(place(r, 2 * RIG_BS, RIG_BS, a), -LE_EXIST);
+	assert_int_equal(place(r, 3 * RIG_BS, len, a), -LE_EXIST);
+	assert_int_equal(place(r, RIG_BS, len, a), -LE_EXIST);
 	same_everywhere(r, want, 4 * RIG_BS);
 	assert_int_equal(place(r, RIG_BS, RIG_BS, a), 0);
 	memcpy(want + RIG_BS, a, RIG_BS);
 	assert_int_equal(put(r, 4 * RIG_BS, RIG_BS, a, 0), 0);
 	assert_int_equal(crig_punch(r, 0, &one, 4 * RIG_BS, RIG_BS, ++seq), 0);
-	assert_int_equal(place_again(r, 4 * RIG_BS, RIG_BS, a), -LE_EXIST);
+	assert_int_equal(place(r, 4 * RIG_BS, RIG_BS, a), -LE_EXIST);
 	same_everywhere(r, want, 5 * RIG_BS);
 	/* What is cut off is free again. */
 	assert_int_equal(crig_trim(r, 0, &one, 1500, ++seq, NULL), 0);
-	assert_int_equal(place_again(r, 1499, 1000, a), -LE_EXIST);
+	assert_int_equal(place(r, 1499, 1000, a), -LE_EXIST);
 	assert_int_equal(place(r, 1500, 1000, a), 0);
 	memset(want + 1500, 0, sizeof(want) - 1500);
 	memcpy(want + 1500, a, 1000);
@@ -148,45 +138,6 @@ static void many_gaps(struct chain_rig *r)
 		memcpy(want + i * 100, a, i < 4 ? 0 : 100);
 	}
 	same_everywhere(r, want, 2 * n * 100);
-}
-
-/* Where the one before has not written: it is not there before that has. */
-static void in_turn(struct chain_rig *r)
-{
-	static uint8_t a[1000], want[RIG_CS];
-	const uint32_t flags = WRITE_PLACED | WRITE_NO_GAP;
-
-	crig_fill(a, sizeof(a), 1);
-	assert_int_equal(put(r, 1000, 1000, a, flags), -LE_AHEAD);
-	assert_int_equal(crig_read_any(r, 0, &one, want), 0);
-	assert_int_equal(put(r, 0, 999, a, flags), 0);
-	assert_int_equal(put(r, 1000, 1000, a, flags), -LE_AHEAD);
-	assert_int_equal(put(r, 999, 1, a + 999, flags), 0);
-	assert_int_equal(put(r, 1000, 1000, a, flags), 0);
-	/* It need not be the end. */
-	assert_int_equal(put(r, 1000, 1000, a, flags | WRITE_MINE), 0);
-	memcpy(want, a, 1000);
-	memcpy(want + 1000, a, 1000);
-	same_everywhere(r, want, 2000);
-	/* What was cut off is missing again. */
-	assert_int_equal(crig_trim(r, 0, &one, 1500, ++seq, NULL), 0);
-	assert_int_equal(put(r, 1501, 10, a, flags), -LE_AHEAD);
-	memset(want + 1500, 0, 500);
-	same_everywhere(r, want, 1500);
-}
-
-/* The same number once more, of which the server has lost what it had answered. */
-static void repeated(struct chain_rig *r)
-{
-	static uint8_t a[1000];
-	struct crig_write w = {one,          0, 1000, a, .session = 8, .seq = ++seq,
-			       .flags = WRITE_PLACED, .again = true};
-
-	crig_fill(a, sizeof(a), 1);
-	assert_int_equal(place(r, 0, 1000, a), 0);
-	w.seq = ++seq;
-	assert_int_equal(crig_write(r, 0, &w, 20000), 0);
-	same_everywhere(r, a, 1000);
 }
 
 /* Who leads next, or has restarted, knows as much. */
@@ -239,8 +190,8 @@ static void same_sums(struct chain_rig *r)
 	fill_with_sum(b, 6);
 	assert_true(memcmp(a, b, RIG_BS) != 0 && checksum64(a, RIG_BS) == checksum64(b, RIG_BS));
 	assert_int_equal(put(r, RIG_BS, RIG_BS, a, 0), 0);
-	assert_int_equal(place_again(r, RIG_BS, RIG_BS, b), -LE_EXIST);
-	assert_int_equal(place_again(r, RIG_BS, RIG_BS, a), 0);
+	assert_int_equal(place(r, RIG_BS, RIG_BS, b), -LE_EXIST);
+	assert_int_equal(place(r, RIG_BS, RIG_BS, a), 0);
 	memcpy(want + RIG_BS, a, RIG_BS);
 	same_everywhere(r, want, 2 * RIG_BS);
 }
@@ -279,20 +230,6 @@ static void test_many_gaps(void **state)
 	chain_rig_run(7, 2, many_gaps);
 }
 
-static void test_in_turn(void **state)
-{
-	(void)state;
-	chain_rig_run(10, 1, in_turn);
-	chain_rig_run(11, 3, in_turn);
-}
-
-static void test_repeated(void **state)
-{
-	(void)state;
-	chain_rig_run(12, 1, repeated);
-	chain_rig_run(13, 2, repeated);
-}
-
 static void test_next_head(void **state)
 {
 	(void)state;
@@ -305,8 +242,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_fragments), cmocka_unit_test(test_blocks),
 		cmocka_unit_test(test_same_sums), cmocka_unit_test(test_zeros),
-		cmocka_unit_test(test_many_gaps), cmocka_unit_test(test_in_turn),
-		cmocka_unit_test(test_repeated),  cmocka_unit_test(test_next_head),
+		cmocka_unit_test(test_many_gaps), cmocka_unit_test(test_next_head),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
