@@ -443,7 +443,7 @@ static int open_lock(const struct cache *c, const char *name)
 		return errno == ELOOP || errno == EISDIR || errno == ENXIO
 			       ? -LE_FOREIGN
 			       : status_from_errno(errno);
-	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 1 && beneath_is_ours(&st))
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink <= 1 && beneath_is_ours(&st))
 		return fd;
 	close(fd);
 	return -LE_FOREIGN;

@@ -22,7 +22,7 @@ struct round {
 static int pace(void *arg, uint32_t n)
 {
 	struct agent *a = arg;
-	throttle_take(&a->look_rate, n, NULL);
+	throttle_take(&a->look_rate, n, &a->age_stop);
 	return a->stopping ? -LE_CANCELED : 0;
 }
 

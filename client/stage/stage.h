@@ -33,7 +33,7 @@ struct stage_job {
 	/* Between stage_age_begin and _end. */
 	uint64_t age_us; /* between looks at the source's rights; 0: AGE_US */
 	struct throttle *look_rate; /* names asked for, by the second; NULL: no limit */
-	bool aged;
+	int aged; /* not 0: the end */
 	struct waitq age_stop;
 	struct latch aging;
 	uint32_t said_by;

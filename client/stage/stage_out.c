@@ -12,7 +12,8 @@
  *      as the directory is. What has the name and no mark is left alone: KEY is a random number
  *      then, no other call finds what lies there, and a call that fails removes it.
  *   3. .leat-out-KEY loses its mark, gets rights and times too and then the name; with `replace` it
- *      changes places with what was there, which is marked as a rest, and removed.
+ *      changes places with what was there, which is marked as a rest where that can be, and
+ * removed.
  *
  * Others may change the source meanwhile. No link is followed out of it, not even to a file. Each
  * file is opened from the directory's descriptor, by no link, has to be the one that the scan has
@@ -53,7 +54,7 @@ struct outgoing {
 	char shown[PATH_SIZE], tmp[PATH_SIZE], work[PATH_SIZE], dest[PATH_SIZE];
 	int parent_fd, tmp_fd; /* -1: in the namespace */
 	struct vol_stat held;  /* of what is written to, or removed */
-	bool random;           /* KEY */
+	bool unfound;          /* no other call finds what lies there */
 	bool ready;            /* tmp is held, and this call's to write to */
 	bool unmarked, published;
 	struct slot_pool *pool;
@@ -398,15 +399,43 @@ static bool is_top(void *arg, const char *path, uint32_t mode)
 	return !path[0] || is_mark(arg, path, mode);
 }
 
+static int swapped(struct outgoing *o)
+{
+	return detail_set(&o->job->d, -LE_STALE, o->job->o.source, UINT64_MAX,
+			  "who may write to the directory that it lies in has put another in its "
+			  "place, or its file system does not keep modes and owners: see what is "
+			  "there, and try again");
+}
+
+static bool is_held(const struct outgoing *o, const struct vol_stat *st)
+{
+	return st->dev == o->held.dev && st->ino == o->held.ino;
+}
+
+/* In a namespace what was found is looked up by its name again, which may lead elsewhere by now. */
+static int check_held(struct outgoing *o)
+{
+	struct vol_stat st;
+	if (o->parent_fd >= 0)
+		return 0;
+	int rc = vol_stat(o->to, o->tmp, &st);
+	if (rc == -LE_NOENT || (rc == 0 && !is_held(o, &st)))
+		return swapped(o);
+	return rc;
+}
+
 /* What is below tmp, but for what stays. From open directories: who can write there leads nowhere
  * else. */
 static int clear(struct outgoing *o, bool (*stays)(void *arg, const char *path, uint32_t mode))
 {
-	const struct tree_keep keep = {stays, o};
+	/* Directories that have the source's rights already may let nobody remove what is in them.
+	 */
+	const struct tree_keep keep = {stays, o, .open_up = true};
 	const struct stage_io *io = &o->job->io;
 	struct side *side = NULL;
 	char top[PATH_SIZE];
 	o->left = 0;
+	TRY(check_held(o));
 	TRY(out_path(o, "", top));
 	struct walk *w = calloc(1, sizeof(*w));
 	int rc = w ? 0 : -LE_NOMEM;
@@ -503,13 +532,6 @@ static int finish_dirs(struct outgoing *o)
 	return 0;
 }
 
-static int swapped(struct outgoing *o)
-{
-	return detail_set(&o->job->d, -LE_STALE, o->job->o.source, UINT64_MAX,
-			  "who may write to the directory that it lies in has put another in its "
-			  "place: see what is there, and try again");
-}
-
 /* ---- the mark ---- */
 
 static int put_mark(struct outgoing *o, uint32_t mode, struct vol_stat *ret_st)
@@ -528,11 +550,6 @@ static int remove_mark(struct outgoing *o)
 	TRY(out_path(o, name_of_tmp(o), path));
 	int rc = o->to->ops->unlink(o->to, path);
 	return rc == -LE_NOENT ? 0 : rc;
-}
-
-static bool is_held(const struct outgoing *o, const struct vol_stat *st)
-{
-	return st->dev == o->held.dev && st->ino == o->held.ino;
 }
 
 /* 1: it is what was written. Who may write to the directory that tmp lies in can have given its
@@ -555,8 +572,8 @@ static int hold_tmp(struct outgoing *o)
 	}
 	if (o->tmp_fd >= 0)
 		close(o->tmp_fd);
-	o->tmp_fd = openat(o->parent_fd, name_of_tmp(o),
-			   O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	o->tmp_fd =
+		openat(o->parent_fd, name_of_tmp(o), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (o->tmp_fd < 0)
 		return errno == ELOOP ? -LE_NOTDIR : status_from_errno(errno);
 	snprintf(o->work, sizeof(o->work), "/proc/self/fd/%d", o->tmp_fd);
@@ -570,13 +587,6 @@ static int hold_tmp(struct outgoing *o)
  * an empty directory at most. */
 static int remove_held(struct outgoing *o)
 {
-	struct vol_stat st;
-	if (o->parent_fd < 0) {
-		int rc = vol_stat(o->to, o->tmp, &st);
-		if (rc == -LE_NOENT || (rc == 0 && !is_held(o, &st)))
-			return swapped(o);
-		TRY(rc);
-	}
 	TRY(clear(o, is_top));
 	TRY(remove_mark(o));
 	int rc = o->to->ops->rmdir(o->to, o->tmp);
@@ -649,10 +659,10 @@ static int settle_name(struct outgoing *o, bool there)
 	if (is > 0)
 		return 0;
 	rc = is < 0 ? is : -LE_STALE;
-	return there ? detail_set(&o->job->d, rc, o->shown, UINT64_MAX,
-				  "what was at the destination is this now, and stays: what is "
-				  "there instead cannot be relied on (%s), see what it is",
-				  status_text(rc))
+	return there     ? detail_set(&o->job->d, rc, o->shown, UINT64_MAX,
+				      "what was at the destination is this now, and stays: what is "
+					  "there instead cannot be relied on (%s), see what it is",
+				      status_text(rc))
 	       : is == 0 ? swapped(o)
 			 : rc;
 }
@@ -820,49 +830,29 @@ static int make_tmp(struct outgoing *o)
 		log_error("%s: what has this name was not made by stage out, or was published "
 			  "halfway: it stays, and may be removed if it is a leftover",
 			  o->shown);
-		o->random = true;
+		o->unfound = true;
 		TRY(name_tmp(o, env_random_u64(o->job->io.env)));
 		rc = make_new(o);
 	}
 	o->ready = rc == 0;
+	/* Whom the server takes for another user, he does not know his own there (find_left). */
+	o->unfound |= o->ready && o->held.uid != me(o);
 	return rc;
-}
-
-/* Directories that have the source's rights already may let nobody remove what is in them. Those
- * who need that: root does not. */
-static int open_up_all(struct outgoing *o)
-{
-	char path[PATH_SIZE];
-	for (uint32_t i = 0; i < o->scan.n_dirs && me(o) != 0; i++) {
-		const struct scan_dir *d = &o->scan.dirs[i];
-		if (!d->path[0] || (d->rights.mode & 0700) == 0700)
-			continue;
-		TRY(out_path(o, d->path, path));
-		int rc = open_up(o, path);
-		if (rc < 0 && rc != -LE_NOENT)
-			return rc;
-	}
-	return 0;
 }
 
 /* Of a call that has failed: marked the next one finds it, as it was before it was published. */
 static int take_back(struct outgoing *o)
 {
 	struct vol_stat st;
-	if (o->parent_fd < 0) {
-		TRY(vol_stat(o->to, o->tmp, &st));
-		if (!is_held(o, &st))
-			return swapped(o);
-	}
+	TRY(check_held(o));
 	if (o->unmarked) {
 		TRY(close_up(o, o->held.uid));
 		int rc = put_mark(o, MARK_OUT, &st);
 		if (rc < 0 && rc != -LE_EXIST)
 			return rc;
 	}
-	if (!o->random)
+	if (!o->unfound)
 		return 0;
-	TRY(open_up_all(o));
 	return remove_held(o);
 }
 
@@ -875,7 +865,7 @@ static void leave_unpublished(struct outgoing *o, int rc)
 	detail_set(&o->job->d, rc, o->job->o.to, UINT64_MAX, "%s", status_text(rc));
 	rc = take_back(o);
 	if (rc < 0)
-		log_error("%s was not %s: %s", o->shown, o->random ? "removed" : "kept",
+		log_error("%s was not %s: %s", o->shown, o->unfound ? "removed" : "kept",
 			  status_text(rc));
 }
 

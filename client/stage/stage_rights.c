@@ -140,7 +140,7 @@ int stage_grant_ready(struct stage_job *job)
 static int pace(void *arg, uint32_t n)
 {
 	struct stage_job *job = arg;
-	throttle_take(job->look_rate, n, &job->stop);
+	throttle_take(job->look_rate, n, &job->aged);
 	return job->aged ? -LE_CANCELED : 0;
 }
 
@@ -168,7 +168,7 @@ static void age_fiber(void *arg)
 
 void stage_age_begin(struct stage_job *job)
 {
-	job->aged = false;
+	job->aged = 0;
 	latch_init(&job->aging, 0);
 	waitq_init(&job->age_stop);
 	latch_add(&job->aging, 1);
@@ -179,7 +179,7 @@ void stage_age_begin(struct stage_job *job)
 
 void stage_age_end(struct stage_job *job)
 {
-	job->aged = true;
+	job->aged = 1;
 	waitq_wake_all(&job->age_stop);
 	latch_wait(&job->aging);
 }

@@ -24,14 +24,26 @@ int tree_find_root(struct walk *w, struct side *s, const char *path, struct wnod
 	return rc;
 }
 
+/* If it is what was looked at. Where it fails, what cannot be removed is told of. */
+static void open_up(struct wnode *n)
+{
+	const struct tmeta m = {.a = {.mode = (n->a.mode & 07777) | 0700}, .keep = LEAT_KEEP_MODE};
+	struct tdir *up = &n->parent->src;
+	int rc = up->side->ops->apply(up, n->name, &n->a, &m);
+
+	(void)rc;
+}
+
 /* What has the name now: what had it when it was listed may be elsewhere, and is somebody else's.
  */
 static int enter(struct wfiber *f, struct wnode *n)
 {
+	const struct tree_keep *keep = f->w->arg;
 	struct tdir *up = &n->parent->src;
 	int rc = up->side->ops->look(up, n->name, &n->a);
 
-	(void)f;
+	if (rc >= 0 && S_ISDIR(n->a.mode) && keep && keep->open_up && (n->a.mode & 0700) != 0700)
+		open_up(n);
 	if (rc >= 0)
 		rc = S_ISDIR(n->a.mode) ? up->side->ops->open(up, n->name, &n->a, &n->src)
 					: -LE_NOENT;

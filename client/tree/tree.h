@@ -12,6 +12,7 @@
 struct tree_keep {
 	bool (*stays)(void *arg, const char *path, uint32_t mode);
 	void *arg;
+	bool open_up; /* directories whose mode lets their owner remove nothing in them */
 };
 /* keep NULL: nothing stays. */
 int tree_remove(struct walk *w, struct side *s, const char *path,

@@ -331,6 +331,19 @@ def test_what_could_not_be_published_leaves_nothing_or_goes_on(c):
                 assert os.stat(top + "/out").st_ino == inode
                 mode = os.stat(top + "/out/sub").st_mode & 0o777
                 assert mode == 0o555, (top, oct(mode))
+                # Nor do they keep what is replaced, ...
+                r = out(c, src, top + "/out", "--replace", user=ALICE)
+                assert r.returncode == 0 and os.listdir(top) == ["out"], (r, os.listdir(top))
+                subprocess.run(["rm", "-rf", top + "/out"], check=True)
+                # ... or what a killed call has left and is not wanted any more.
+                path = left_by_a_killed_call(c, src, top + "/out", user=ALICE)
+                os.makedirs(path + "/sub", exist_ok=True)
+                write(path + "/sub/gone", OWN)
+                os.chown(path + "/sub", ALICE, ALICE)
+                os.chmod(path + "/sub", 0o555)
+                r = out(c, src, top + "/out", user=ALICE)
+                assert r.returncode == 0, r
+                assert os.listdir(top + "/out/sub") == ["er"], os.listdir(top + "/out/sub")
                 subprocess.run(["rm", "-rf", top + "/out"], check=True)
 
 
