@@ -51,8 +51,8 @@
 #define DOUBT_US 10000u
 /* The answer may wait for a cut, and that for a lease which who waits here has. */
 #define WAIT_MS 20u
-/* The metadata server waits so long for who has an inode open whose owner changes; between the
- * attempts to have the kernel believe it. */
+/* How long the kernel is asked to believe in another owner, less than the metadata server waits
+ * for (mds/recall.c); and between the attempts. */
 #define OWNER_MS           200u
 #define OWNER_PAUSE_US     200u
 #define OWNER_PAUSE_MAX_US 50000u

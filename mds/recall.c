@@ -15,7 +15,7 @@
 #define TRIES_MIN        2u
 #define TRIES_TOLD       10u
 #define SESSION_MAX      128u /* asked of one session at a time: its end bounds callbacks too */
-#define OWNERS_MAX       16u  /* of these, beyond which it is told of no owner: recalls go first */
+#define OWNERS_MAX       16u  /* of these, beyond which news of owners waits for a term */
 #define HOLDERS_MAX      256u /* asked at a time */
 #define PRESUMED_AT_ONCE 64u
 

@@ -315,13 +315,18 @@ static void print_doubt(void *arg, const struct ledger_doubt *d)
 static int check_ledger(struct check *c)
 {
 	struct kv_batch *b = kv_batch_create();
-	uint64_t lost, named = c->problems;
+	uint64_t lost, named;
 	bool names = c->ledger.named;
 	int rc;
 
 	if (!b)
 		return -LE_NOMEM;
+	if (!c->ledger.began && c->rows.n > 0) {
+		fprintf(c->report, "the index has lost the row that says that there is a ledger\n");
+		c->problems++;
+	}
 	lost = ledger_loaded(&c->ledger, b);
+	named = c->problems;
 	rc = names ? check_names(c) : 0;
 	ledger_begin_doubts(&c->ledger, b);
 	kv_batch_destroy(b);

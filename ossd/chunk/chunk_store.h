@@ -312,7 +312,9 @@ struct chunk_stat {
 	uint64_t covered; /* what is stored of the prepared ranges, before compression */
 	int64_t mtime_ns;
 	struct chunk_key damaged; /* filled in with -LE_CORRUPT: its record cannot be read */
-	bool doubt; /* with -LE_CORRUPT: any chunk of the file may be lost, in every copy */
+	/* With -LE_CORRUPT: any chunk of the file may be lost. Who was the source when one came
+	 * back may know better: a read of it, or a scrub, brings it here. */
+	bool doubt;
 };
 /* prepared: NULL: none. */
 int chunk_stat(struct chunk_store *s, const struct chunk_key *file, uint32_t chunk_size,

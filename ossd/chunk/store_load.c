@@ -220,8 +220,13 @@ static void tell_doubt(void *arg, const struct ledger_doubt *d)
 static int end_ledger(struct load *l)
 {
 	struct chunk_store *s = l->s;
+	bool began = s->ledger.began;
 	uint64_t lost = ledger_loaded(&s->ledger, l->batch), n_chunks = l->n;
 
+	if (!began && n_chunks > 0)
+		log_error("target %u: the index has lost the row that says that there is a ledger: "
+			  "what it had lost before is not known any more",
+			  s->super.target);
 	if (lost) {
 		TRY(commit_made(l));
 		l->each = load_name;

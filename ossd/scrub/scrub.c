@@ -417,7 +417,7 @@ static uint64_t sum_of_epochs(const struct scrub *s)
 	return sum;
 }
 
-/* Nothing is there to be repaired, but what others have comes back without a scrub. */
+/* Nothing is there to be repaired by it: what others have comes back when it is asked for. */
 static void count_doubt(void *arg, const struct ledger_doubt *d)
 {
 	struct scrub *s = arg;
