@@ -16,7 +16,7 @@ import traceback
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
 from cluster import expect_errno, run_tests, wait_until
 
-REQUEST_S = 12
+REQUEST_S = 20
 CLUSTER = {"conf": {"client": {"request_timeout_ms": REQUEST_S * 1000}}}
 OFD_GETLK, OFD_SETLK = 36, 37
 N_WORKERS, N_ROUNDS = 4, 60

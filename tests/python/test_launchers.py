@@ -3,7 +3,9 @@
 they are installed; Slurm's are in tests/integration/test_slurm.py; of the others the environment is
 what their documentation says, and the tests' names say so. timeout: 120"""
 import contextlib
+import glob
 import itertools
+import json
 import logging
 import os
 import shutil
@@ -156,30 +158,43 @@ class Documented(unittest.TestCase):
             self.check({"RANK": odd, "WORLD_SIZE": "4", **step(1)}, 1, 8, "SLURM_PROCID", 4)
 
 
-SHOW = ("import logging, leat; logging.basicConfig(level=logging.INFO, format='%(message)s');"
-        "from leat._ranks import ranks_of_node as node;"
-        "r, w = leat.rank_and_world(); print('told', r, w, node(r, w), flush=True)")
+# To a file of its own: what a launcher brings together from several processes can be mixed within
+# a line.
+SHOW = """
+import io, json, logging, os, sys
+import leat
+from leat._ranks import ranks_of_node
+said = io.StringIO()
+logging.basicConfig(level=logging.INFO, format="%(message)s", stream=said)
+rank, world = leat.rank_and_world()
+with open(os.path.join(sys.argv[1], "told.%d" % os.getpid()), "w") as f:
+    json.dump([rank, world, ranks_of_node(rank, world), said.getvalue()], f)
+"""
 
 
 class Real(unittest.TestCase):
     def run_by(self, *launcher, **env):
+        """(rank, world, ranks of its node, log) of each process, by rank."""
         own = {k: v for k, v in os.environ.items() if not k.startswith((
             "SLURM", "OMPI", "PMI", "HOROVOD", "MV2", "RANK", "WORLD"))}
         with tempfile.TemporaryDirectory(dir="/tmp") as tmp:  # Open MPI's sockets want short paths
-            done = subprocess.run([*launcher, sys.executable, "-c", SHOW], text=True, timeout=300,
-                                  capture_output=True, check=False, stdin=subprocess.DEVNULL,
+            done = subprocess.run([*launcher, sys.executable, "-c", SHOW, tmp], text=True,
+                                  timeout=300, capture_output=True, check=False,
+                                  stdin=subprocess.DEVNULL,
                                   env=dict(own, PYTHONPATH=SRC + "/client/python", TMPDIR=tmp,
                                            **env))
-        self.assertEqual(done.returncode, 0, done.stderr)
-        told = sorted(tuple(map(int, line.split()[1:])) for line in done.stdout.splitlines()
-                      if line.startswith("told"))
-        return told, done.stderr
+            self.assertEqual(done.returncode, 0, done.stderr)
+            told = []
+            for name in glob.glob(tmp + "/told.*"):
+                with open(name) as f:
+                    told.append(tuple(json.load(f)))
+        return sorted(told)
 
     def test_python(self):
-        self.assertEqual(self.run_by(), ([(0, 1, 1)], "rank 0 of 1 (by no launcher)\n"))
-        told, said = self.run_by(**BATCH)
-        self.assertEqual(told, [(0, 1, 1)])
-        self.assertIn("SLURM_NTASKS=8, but srun did not start this process", said)
+        self.assertEqual(self.run_by(), [(0, 1, 1, "rank 0 of 1 (by no launcher)\n")])
+        told, = self.run_by(**BATCH)
+        self.assertEqual(told[:3], (0, 1, 1))
+        self.assertIn("SLURM_NTASKS=8, but srun did not start this process", told[3])
 
     def mpirun(self, mpirun, by, **env):
         if not shutil.which(mpirun):
@@ -187,9 +202,10 @@ class Real(unittest.TestCase):
         for around in ({}, BATCH):
             # mpirun itself must not see Slurm, which is not there; the programs do.
             words = ["env", *("%s=%s" % v for v in around.items())]
-            told, said = self.run_by(mpirun, "-np", "3", *words, **env)
-            self.assertEqual(told, [(r, 3, 3) for r in range(3)])
-            self.assertIn("rank 2 of 3 (by %s)" % by, said)
+            told = self.run_by(mpirun, "-np", "3", *words, **env)
+            self.assertEqual([t[:3] for t in told], [(r, 3, 3) for r in range(3)])
+            for r in range(3):
+                self.assertIn("rank %d of 3 (by %s)" % (r, by), told[r][3])
 
     def test_mpirun_of_open_mpi(self):
         self.mpirun("mpirun.openmpi", "OMPI_COMM_WORLD_RANK", OMPI_ALLOW_RUN_AS_ROOT="1",

@@ -366,13 +366,14 @@ class Named(unittest.TestCase):
         to = self.to("near")
         self.tool("stage", "in", "near@v1", "--to", to)
         self.tool("stage", "in", "near", "--to", to)
-        source, name_id, said, _ = self.open_copy("leat:near@v1", to)
+        source, name_id, said, took = self.open_copy("leat:near@v1", to)
         self.assertEqual((source, said), ("copy", ""))
+        at_once = 6 + 4 * took  # where all are there, on a machine as busy as it is now
         try:
             self.dev("stop", "mds")
             source, now, said, took = self.open_copy("leat:near@v1", to)
             self.assertEqual((source, now), ("copy", name_id), said)
-            self.assertLess(took, 6, "it waited for the server")
+            self.assertLess(took, at_once, "it waited for the server")
             self.assertEqual(said.count("\n"), 1, said)
             self.assertIn("near@v1: the metadata server cannot be asked", said)
             # What has no version may be another one by now.
@@ -380,7 +381,7 @@ class Named(unittest.TestCase):
                 source, _, said, took = self.open_copy("leat:" + what, to)
                 self.assertEqual(source, "", what)
                 self.assertIn("give name@version", said, what)
-                self.assertLess(took, 6)
+                self.assertLess(took, at_once)
             # What the content is says its id.
             self.assertEqual(self.open_copy("leat:" + name_id[:16], to)[:2], ("copy", name_id))
         finally:
@@ -392,7 +393,7 @@ class Named(unittest.TestCase):
             began = time.monotonic()
             with leat.Dataset("leat:near@v1", fs=fs, stage_dir=to) as ds:
                 self.assertEqual(ds.source, "copy")
-                self.assertLess(time.monotonic() - began, 5)
+                self.assertLess(time.monotonic() - began, at_once)
         finally:
             self.dev("start", "mds")
 
