@@ -10,13 +10,14 @@ import os
 import random
 import signal
 import struct
+import subprocess
 import sys
 import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import (KEEP_SIZE, PUNCH, as_user, expect_errno, fallocate, get, put, run_tests,
-                     wait_until)
+from cluster import (BUILD, KEEP_SIZE, PUNCH, as_user, expect_errno, fallocate, get, put, run_tests,
+                     unmount, wait_until)
 
 CLUSTER = {"mounts": 2}
 USER, FORMER, GROUP, OTHER_GROUP = 5001, 5002, 6001, 6002
@@ -101,6 +102,42 @@ def test_the_owner_at_once(c):
             paths = [m + "/owned-%s-%d" % (kind, i) for m in both(c, i)]
             results = given_away(*paths, kind, call)
             assert results == [errno.EPERM, 0], "%s, %s: %s" % (name, kind, results)
+
+
+def mounted_without(c, capability):
+    """A mount whose processes lack it: where it is, and its log."""
+    at, log = c.dir + "/lacking", c.dir + "/lacking.log"
+    os.makedirs(at, exist_ok=True)
+    subprocess.run(["setpriv", "--bounding-set", "-" + capability, "--inh-caps", "-" + capability,
+                    BUILD + "/mount.leat", "leat", at, "-o", "conf=%s/conf,log=%s" % (c.dev, log)],
+                   check=True, stdin=subprocess.DEVNULL, timeout=300)
+    return at, log
+
+
+def test_the_owner_where_no_handle_may_be_opened(c):
+    """As in many containers: chown ends all the same, the former owner is refused, the new one
+    has what a name gives him, and the log says once what he lacks by a descriptor."""
+    at, log = mounted_without(c, "dac_read_search")
+    try:
+        for i in range(3):
+            name = "/lacking-%d" % i
+            put(c.mnt(1) + name, b"x")
+            os.chmod(c.mnt(1) + name, 0o666)
+            os.chown(c.mnt(1) + name, FORMER, GROUP)
+            fd = os.open(at + name, os.O_RDONLY)
+            try:
+                os.fstat(fd)
+                os.chown(c.mnt(1) + name, USER, GROUP)
+                assert as_user(lambda f=fd: os.fchmod(f, 0o777), FORMER, GROUP) == errno.EPERM
+            finally:
+                os.close(fd)
+            assert as_user(lambda p=at + name: os.chmod(p, 0o700), USER, GROUP) == 0
+            assert os.stat(c.mnt(1) + name).st_mode & 0o777 == 0o700
+        with open(log) as f:
+            said = f.read()
+        assert said.count("CAP_DAC_READ_SEARCH") == 1, said
+    finally:
+        unmount(at)
 
 
 def test_names_at_once(c):
