@@ -19,11 +19,13 @@ MIB = 1 << 20
 CONF = {"mds": {"cache_mib": "16", "kv_cache_mib": "8", "kv_write_buffer_mib": "4"},
         "ossd": {"cache_size": "8M", "kv_cache_size": "8M", "kv_write_buffer_size": "4M",
                  "slots": "16", "read_slots": "16", "small_slots": "64", "merge_slots": "8"},
-        "client": {"slot_memory": "48M", "dirty_max": "16M", "inodes_max": "20000"}}
+        "client": {"slot_memory": "48M", "dirty_max": "16M", "inodes_max": "10000",
+                   "names_max": "10000"}}
 # Caches and buffers of the configuration (three write buffers at once, slots of 1 MiB + 64 KiB),
-# and 64 MiB for program, stacks, connections and RocksDB's own.
+# what a client knows of 131,072 inodes that it has forgotten (client/README.md), and 64 MiB for
+# program, stacks, connections and RocksDB's own.
 CAPS = {"mds": 16 + 8 + 3 * 4 + 64, "ossd": 8 + 8 + 3 * 4 + 40 * 1.07 + 64 / 16 + 64,
-        "mnt": 48 + 20000 * 1024 / MIB + 64}
+        "mnt": 48 + (10000 * 1024 + 10000 * 144) / MIB + 10 + 64}
 SLACK = 0.04, 2  # share and MiB by which the third phase may exceed the second
 
 
