@@ -13,7 +13,7 @@
  *      then, no other call finds what lies there, and a call that fails removes it.
  *   3. .leat-out-KEY loses its mark, gets rights and times too and then the name; with `replace` it
  *      changes places with what was there, which is marked as a rest where that can be, and
- * removed.
+ *      removed.
  *
  * Others may change the source meanwhile. No link is followed out of it, not even to a file. Each
  * file is opened from the directory's descriptor, by no link, has to be the one that the scan has
@@ -428,8 +428,7 @@ static int check_held(struct outgoing *o)
  * else. */
 static int clear(struct outgoing *o, bool (*stays)(void *arg, const char *path, uint32_t mode))
 {
-	/* Directories that have the source's rights already may let nobody remove what is in them.
-	 */
+	/* Directories may have the rights of the source already, by which nothing is removed. */
 	const struct tree_keep keep = {stays, o, .open_up = true};
 	const struct stage_io *io = &o->job->io;
 	struct side *side = NULL;
@@ -572,8 +571,8 @@ static int hold_tmp(struct outgoing *o)
 	}
 	if (o->tmp_fd >= 0)
 		close(o->tmp_fd);
-	o->tmp_fd =
-		openat(o->parent_fd, name_of_tmp(o), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	o->tmp_fd = openat(o->parent_fd, name_of_tmp(o),
+			   O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (o->tmp_fd < 0)
 		return errno == ELOOP ? -LE_NOTDIR : status_from_errno(errno);
 	snprintf(o->work, sizeof(o->work), "/proc/self/fd/%d", o->tmp_fd);
@@ -659,10 +658,10 @@ static int settle_name(struct outgoing *o, bool there)
 	if (is > 0)
 		return 0;
 	rc = is < 0 ? is : -LE_STALE;
-	return there     ? detail_set(&o->job->d, rc, o->shown, UINT64_MAX,
-				      "what was at the destination is this now, and stays: what is "
-					  "there instead cannot be relied on (%s), see what it is",
-				      status_text(rc))
+	return there ? detail_set(&o->job->d, rc, o->shown, UINT64_MAX,
+				  "what was at the destination is this now, and stays: what is "
+				  "there instead cannot be relied on (%s), see what it is",
+				  status_text(rc))
 	       : is == 0 ? swapped(o)
 			 : rc;
 }

@@ -232,7 +232,7 @@ def test_attributes_that_change_without_pause(c):
         os.close(reader)
         os.close(writer)
     print("  %d rounds, longest %.3f s, %.1f requests each" % (len(took), max(took), asks))
-    assert len(took) > 20 and asks < 20
+    assert sorted(took)[len(took) // 2] < 0.5 and len(took) > 20 and asks < 20
 
 
 def test_pages_that_are_slow_to_go(c):
