@@ -114,32 +114,43 @@ def mounted_without(c, capability):
     return at, log
 
 
+def given_away_without_handles(c, root, name):
+    """root: of the mount that lacks the capability, to which only root may walk."""
+    put(c.mnt(1) + "/" + name, b"x")
+    os.chmod(c.mnt(1) + "/" + name, 0o666)
+    os.chown(c.mnt(1) + "/" + name, FORMER, GROUP)
+    fd = os.open(name, os.O_RDONLY, dir_fd=root)
+    try:
+        os.fstat(fd)
+        os.chown(c.mnt(1) + "/" + name, USER, GROUP)
+        assert as_user(lambda: os.fchmod(fd, 0o777), FORMER, GROUP) == errno.EPERM
+    finally:
+        os.close(fd)
+
+    def new_owner_may():
+        result = as_user(lambda: os.chmod(name, 0o700, dir_fd=root), USER, GROUP)
+        assert result in (0, errno.EPERM), os.strerror(result)
+        return result == 0
+
+    wait_until(new_owner_may, 10, "the kernel has asked for the name again")
+    assert os.stat(c.mnt(1) + "/" + name).st_mode & 0o777 == 0o700
+
+
 def test_the_owner_where_no_handle_may_be_opened(c):
     """As in many containers: chown ends all the same, and the former owner is refused. The new one
     may by name, once the kernel asks for names again (after 0.1 s). The log says it once."""
     at, log = mounted_without(c, "dac_read_search")
-    root = os.open(at, os.O_RDONLY | os.O_DIRECTORY)  # who is not root may not walk to the mount
     try:
-        for i in range(3):
-            name = "/lacking-%d" % i
-            put(c.mnt(1) + name, b"x")
-            os.chmod(c.mnt(1) + name, 0o666)
-            os.chown(c.mnt(1) + name, FORMER, GROUP)
-            fd = os.open(at + name, os.O_RDONLY)
-            try:
-                os.fstat(fd)
-                os.chown(c.mnt(1) + name, USER, GROUP)
-                assert as_user(lambda f=fd: os.fchmod(f, 0o777), FORMER, GROUP) == errno.EPERM
-            finally:
-                os.close(fd)
-            wait_until(lambda n=name[1:]: as_user(lambda: os.chmod(n, 0o700, dir_fd=root),
-                                                  USER, GROUP) == 0, 10, "the new owner may")
-            assert os.stat(c.mnt(1) + name).st_mode & 0o777 == 0o700
+        root = os.open(at, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for i in range(3):
+                given_away_without_handles(c, root, "lacking-%d" % i)
+        finally:
+            os.close(root)
         with open(log) as f:
             said = f.read()
         assert said.count("CAP_DAC_READ_SEARCH") == 1, said
     finally:
-        os.close(root)
         unmount(at)
 
 
