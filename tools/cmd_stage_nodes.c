@@ -19,7 +19,7 @@
 #define NODES_MAX     4096
 #define WIDTH         64
 #define POLL_US       200000
-#define CALL_MS       5000  /* of a look, which is repeated */
+#define CALL_MS       5000
 #define SILENT_MS     10000 /* after which an agent counts as gone */
 #define DEFAULT_PORT  "7460"
 #define PLAIN_SECONDS 10.0
@@ -126,10 +126,8 @@ static void lost(struct agent_view *v, int code, const char *why)
 
 static int call(struct agent_view *v, uint16_t op, const void *req, void *rep, struct rpc_call *ret)
 {
-	uint32_t ms = op == OP_peer_status ? CALL_MS : SILENT_MS;
-
 	*ret = (struct rpc_call){
-		.op = op, .req = req, .rep = rep, .deadline_us = loop_deadline_ms(ms)};
+		.op = op, .req = req, .rep = rep, .deadline_us = loop_deadline_ms(CALL_MS)};
 	return rpc_call(v->rpc, ret);
 }
 
