@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Leat: one Makefile, not recursive, no configure step.
 #
 # Sources are found, not listed: a new .c file needs no edit here. What a file becomes follows from
@@ -34,9 +35,12 @@ LIBDIR     ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 MANDIR     ?= $(PREFIX)/share/man
 DATADIR    ?= $(PREFIX)/share/leat
-UNITDIR    ?= $(PREFIX)/lib/systemd/system
 SYSCONFDIR ?= /etc
-PYTHONDIR  ?= $(PREFIX)/lib/python3/dist-packages
+STATEDIR   ?= /var/lib/leat
+# systemd looks into these two.
+UNITDIR    ?= $(if $(filter /usr,$(PREFIX)),/usr,/usr/local)/lib/systemd/system
+# mount(8) looks for its helpers nowhere but in /sbin, which is a link to /usr/sbin on most systems.
+HELPERDIR  ?= $(if $(shell test -L /sbin && echo link),/usr)/sbin
 
 # Sanitizers and fuzzers by clang: gcc 12 has neither libFuzzer nor cheap TSan fibers.
 ifneq ($(filter default undefined,$(origin CC)),)
@@ -46,6 +50,9 @@ AR        := ar
 INSTALL   ?= install
 PKGCONFIG ?= pkg-config
 PYTHON    ?= /usr/bin/python3
+# Of the folders that PYTHON looks into the first below PREFIX, else its first. Asked when installing.
+PYTHONDIR ?= $(shell $(PYTHON) -c 'import site; all = site.getsitepackages(); \
+    print(([d for d in all if d.startswith("$(PREFIX)/lib/")] or all)[0])')
 Q         := $(if $(V),,@)
 say        = $(if $(V),@:,@printf '  %-7s %s\n' '$(1)' '$(patsubst $(BUILD)/%,%,$@)')
 
@@ -65,7 +72,7 @@ endif
 # --- probes ---------------------------------------------------------------------------------------
 
 needed  := liburing libxxhash liblz4 libzstd zlib libsodium jansson inih libmicrohttpd
-passive := help clean deps format distclean check check-% demo
+passive := help clean deps format distclean check check-% demo uninstall
 goals   := $(or $(MAKECMDGOALS),all)
 ifneq ($(filter-out $(passive),$(goals)),)
 missing := $(shell for p in $(needed) cmocka; do $(PKGCONFIG) --exists $$p || echo $$p; done)
@@ -82,11 +89,26 @@ flags += -DHAVE_VERBS
 libs  += $(shell $(PKGCONFIG) --libs librdmacm libibverbs)
 endif
 
-# deploy/deps.sh builds a current static libfuse where the distribution's has no passthrough.
-fuse_pc    := $(firstword $(wildcard $(BUILD_ROOT)/deps/libfuse/lib/pkgconfig/fuse3.pc))
+# Where the distribution's libfuse is too old for all that a mount does, deploy/deps.sh builds a
+# current static one, once. FUSE=system (in a BUILD folder of its own): the distribution's all the same.
+ifneq ($(filter-out $(passive),$(goals)),)
+ifneq ($(FUSE),system)
+$(if $(shell [ -e '$(BUILD_ROOT)/deps/libfuse/lib/pkgconfig/fuse3.pc' ] || \
+    $(PKGCONFIG) --atleast-version=3.17 fuse3 || echo old),$(shell \
+    BUILD_ROOT='$(BUILD_ROOT)' deploy/deps.sh fuse >&2))
+endif
+endif
+fuse_pc    := $(if $(filter system,$(FUSE)),,$(shell ls $(BUILD_ROOT)/deps/libfuse/lib/pkgconfig/fuse3.pc 2>/dev/null))
 fuse_probe := $(if $(fuse_pc),PKG_CONFIG_PATH=$(dir $(fuse_pc)) $(PKGCONFIG) --static,$(PKGCONFIG))
 fuse_flags := $(shell $(fuse_probe) --cflags fuse3 2>/dev/null)
 fuse_libs  := $(shell $(fuse_probe) --libs fuse3 2>/dev/null)
+fuse_old   := $(shell $(fuse_probe) --atleast-version=3.17 fuse3 || echo old)
+define fuse_warning
+@printf '\n%s\n' '*** THIS BUILD LACKS A PART OF MOUNTING: libfuse is older than 3.17.' \
+    '*** shared mappings fail with ENODEV where others write a file, there is no O_TMPFILE,' \
+    '*** and the kernel does not read staged files by itself (no passthrough).' \
+    '*** `deploy/deps.sh fuse` builds a current libfuse, which takes a network; then make again.' >&2
+endef
 
 # --- what is built from what ----------------------------------------------------------------------
 
@@ -97,8 +119,9 @@ obj      = $(addprefix $(BUILD)/obj/,$(addsuffix .o,$(basename $(1))))
 has      = $(filter $(1),$(sources))
 
 # verbs_rails.c says by itself that there are none.
-only_verbs := $(filter-out %/verbs_rails.c,$(filter %_verbs.c common/rpc/verbs_%.c,$(call in,common)))
-common_src := $(filter-out $(if $(HAVE_VERBS),,$(only_verbs)),$(call in,common))
+only_verbs := $(filter-out %/verbs_rails.c,$(call in,common/rpc/verbs))
+build_src  := common/base/build.c
+common_src := $(filter-out $(build_src) $(if $(HAVE_VERBS),,$(only_verbs)),$(call in,common))
 mds_src    := $(filter-out mds/main.c,$(call in,mds))
 ossd_src   := $(filter-out ossd/main.c,$(call in,ossd))
 example_src := $(foreach f,$(call in,client),$(if $(findstring /examples/,$(f)),$(f)))
@@ -147,6 +170,7 @@ sim_bin   := $(if $(sim_src),$(BUILD)/leat-sim)
 powerfs   := $(if $(call has,tests/fault/powerfs.c),$(BUILD)/powerfs)
 # What tests without a GPU load in the place of the CUDA driver and of cuFile.
 fake_cuda := $(if $(call has,tests/cuda/fake_driver.c),$(BUILD)/tests/libcuda.so.1)
+clock_shim := $(if $(call has,tests/clock/clock_shim.c),$(BUILD)/tests/clock_shim.so)
 fake_cufile := $(if $(call has,tests/cuda/fake_cufile.c),$(BUILD)/tests/libcufile.so.0)
 fuzz_src  := $(filter tests/fuzz/fuzz_%.c,$(sources))
 fuzz_bin  := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/%,$(fuzz_src))
@@ -155,8 +179,9 @@ fuzz_bin  := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/%,$(fuzz_src))
 
 all: programs tests $(shared) $(examples) ## programs, library and tests (the default)
 programs: $(programs) $(shared) $(spank)           ## the programs and the library only
+	$(if $(fuse_old),$(fuse_warning),@:)
 tests: unit-bin $(sim_bin) $(powerfs) $(fault_bin) $(fault_tool) $(bench_bin) $(helper_bin)
-helper-bin: $(helper_bin) $(fake_cuda) $(fake_cufile) $(spank)
+helper-bin: $(helper_bin) $(fake_cuda) $(fake_cufile) $(spank) $(clock_shim)
 unit-bin: $(unit_bin) $(fake_cuda) $(fake_cufile)
 fault-bin: $(fault_bin) $(fault_tool) $(powerfs) $(BUILD)/tests/bulk_files $(programs)
 fuzz-bin: $(fuzz_bin)
@@ -180,7 +205,7 @@ help: ## this text
 	@printf '  %-16s %s\n' 'check-<suite>' 'one of: $(suites)'
 
 clean: ## remove what this BUILD holds, and keep deps
-	$(Q)rm -rf $(BUILD)/obj $(BUILD)/tests $(BUILD)/examples $(BUILD)/test-logs $(BUILD)/*.a \
+	$(Q)rm -rf $(BUILD)/obj $(BUILD)/tests $(BUILD)/man $(BUILD)/examples $(BUILD)/test-logs $(BUILD)/*.a \
 	    $(BUILD)/libleat.so* $(BUILD)/leat* $(BUILD)/mount.leat $(BUILD)/powerfs $(BUILD)/.stamp*
 
 distclean: ## remove every build folder
@@ -236,37 +261,78 @@ unit-%:
 
 # --- install --------------------------------------------------------------------------------------
 
-man_pages := $(wildcard mds/*.8 ossd/*.8 fuse/*.8 tools/*.[158] deploy/*.5 client/*.3)
+# Pages that are made: from the headers of the library, and from the parameter tables.
+header_pages := $(patsubst client/%.in,$(BUILD)/man/%,$(wildcard client/*.3.in))
+man_pages := $(wildcard mds/*.8 ossd/*.8 fuse/*.8 tools/*.[158]) $(header_pages) $(BUILD)/man/leat.conf.5
+$(BUILD)/man/%.3: client/%.3.in client/include/leat/%.h deploy/man_page
+	$(call say,MAN)
+	@mkdir -p $(@D)
+	$(Q)$(PYTHON) deploy/man_page header client/include/leat/$*.h $< >$@
+$(BUILD)/man/leat.conf.5: deploy/leat.conf.5.in deploy/man_page $(BUILD)/leat
+	$(call say,MAN)
+	@mkdir -p $(@D)
+	$(Q)$(PYTHON) deploy/man_page conf $(BUILD)/leat $< >$@
+man: $(header_pages) $(BUILD)/man/leat.conf.5 ## manual pages that are made from headers and tables
 integration_files := $(addprefix deploy/,$(addprefix slurm/,leat-slurm leat-slurm.conf prolog epilog \
     burst_buffer.lua job_submit.lua) hook.sh sge/prolog sge/epilog sge/leat-sge pbs/leat_stage.py \
     k8s/leat-csi k8s/csi_messages.py)
-D := $(DESTDIR)
-install: programs ## into DESTDIR and PREFIX
-	$(Q)$(INSTALL) -d $(D)$(BINDIR) $(D)$(SBINDIR) $(D)$(LIBDIR)/pkgconfig $(D)$(INCLUDEDIR)/leat $(D)$(DATADIR)
-	$(Q)for p in $(filter %/leat,$(programs)); do $(INSTALL) -m 755 $$p $(D)$(BINDIR)/; done
-	$(Q)for p in $(filter-out %/leat,$(programs)); do $(INSTALL) -m 755 $$p $(D)$(SBINDIR)/; done
-	$(Q)[ ! -x $(D)$(SBINDIR)/mount.leat ] || ln -sf mount.leat $(D)$(SBINDIR)/mount.fuse.leat
-	$(Q)[ ! -e $(so) ] || { $(INSTALL) -m 755 $(so) $(D)$(LIBDIR)/ && \
-	    ln -sf $(notdir $(so)) $(D)$(LIBDIR)/libleat.so; }
-	$(Q)for h in $(wildcard client/include/leat/*.h); do $(INSTALL) -m 644 $$h $(D)$(INCLUDEDIR)/leat/; done
-	$(Q)[ ! -e client/leat.pc.in ] || sed -e 's|@PREFIX@|$(PREFIX)|g;s|@prefix@|$(PREFIX)|g' \
-	    -e 's|@LIBDIR@|$(LIBDIR)|g;s|@libdir@|$(LIBDIR)|g;s|@VERSION@|$(VERSION)|g;s|@version@|$(VERSION)|g' \
-	    -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|g;s|@includedir@|$(INCLUDEDIR)|g' \
-	    client/leat.pc.in > $(D)$(LIBDIR)/pkgconfig/leat.pc
-	$(Q)for m in $(man_pages); do s=$${m##*.}; \
-	    $(INSTALL) -D -m 644 $$m $(D)$(MANDIR)/man$$s/$${m##*/}; done
-	$(Q)for f in client/loader/ORDER.md $(wildcard tests/unit/client/loader/*_vectors.txt); do \
-	    $(INSTALL) -D -m 644 $$f $(D)$(DATADIR)/order/$${f##*/}; done
-	$(Q)for u in $(wildcard deploy/systemd/*.service deploy/systemd/*.target deploy/systemd/*.socket); do \
-	    $(INSTALL) -D -m 644 $$u $(D)$(UNITDIR)/$${u##*/}; \
-	    sed -i 's|/usr/local/sbin|$(SBINDIR)|;s|/usr/local/bin|$(BINDIR)|' $(D)$(UNITDIR)/$${u##*/}; done
-	$(Q)[ ! -e deploy/leat.conf.sample ] || \
-	    $(INSTALL) -D -m 644 deploy/leat.conf.sample $(D)$(SYSCONFDIR)/leat/leat.conf.sample
-	$(Q)[ ! -d client/python/leat ] || { $(INSTALL) -d $(D)$(PYTHONDIR)/leat && \
-	    $(INSTALL) -m 644 client/python/leat/*.py client/python/leat/py.typed $(D)$(PYTHONDIR)/leat/; }
-	$(Q)for f in $(integration_files); do $(INSTALL) -D -m $$([ -x $$f ] && echo 755 || echo 644) $$f \
-	    $(D)$(DATADIR)/$${f#deploy/}; done
-	$(Q)[ ! -e "$(spank)" ] || $(INSTALL) -D -m 755 $(spank) $(D)$(LIBDIR)/slurm/spank_leat.so
+order_files := client/loader/ORDER.md $(wildcard tests/unit/client/loader/*_vectors.txt)
+# The folders that the linker looks into by itself; others are named to it in ld.so.conf.d.
+ld_folders = /lib /usr/lib /lib64 /usr/lib64 $(shell cat $(filter-out %/leat.conf, \
+    $(wildcard /etc/ld.so.conf /etc/ld.so.conf.d/*.conf)) /dev/null | grep '^/')
+
+# What is installed, as HOW:FROM:TO. HOW is a mode, `mode` for that of the source, `fill` for a text
+# with places to fill in, `link` or `line` where FROM is what it says. `uninstall` reads the same list.
+# $(call put,how,files,folder)
+put = $(foreach f,$(2),$(1):$(f):$(3)/$(notdir $(f)))
+installed = $(call put,755,$(filter %/leat,$(programs)),$(BINDIR)) \
+    $(call put,755,$(filter-out %/leat,$(programs)),$(SBINDIR)) \
+    $(if $(filter $(HELPERDIR),$(SBINDIR)),,link:$(SBINDIR)/mount.leat:$(HELPERDIR)/mount.leat) \
+    link:$(if $(filter $(HELPERDIR),$(SBINDIR)),,$(SBINDIR)/)mount.leat:$(HELPERDIR)/mount.fuse.leat \
+    $(call put,755,$(so),$(LIBDIR)) link:$(notdir $(so)):$(LIBDIR)/libleat.so \
+    $(if $(filter $(LIBDIR),$(ld_folders)),,line:$(LIBDIR):$(SYSCONFDIR)/ld.so.conf.d/leat.conf) \
+    $(call put,755,$(spank),$(LIBDIR)/slurm) \
+    $(call put,644,$(wildcard client/include/leat/*.h),$(INCLUDEDIR)/leat) \
+    fill:client/leat.pc.in:$(LIBDIR)/pkgconfig/leat.pc \
+    $(foreach m,$(man_pages),$(call put,644,$(m),$(MANDIR)/man$(subst .,,$(suffix $(m))))) \
+    $(call put,644,$(order_files),$(DATADIR)/order) \
+    $(call put,fill,$(wildcard $(addprefix deploy/systemd/*.,service target socket)),$(UNITDIR)) \
+    $(call put,644,deploy/leat.conf.sample,$(SYSCONFDIR)/leat) \
+    $(call put,644,$(wildcard client/python/leat/*.py) client/python/leat/py.typed,$(PYTHONDIR)/leat) \
+    $(foreach f,$(integration_files),mode:$(f):$(DATADIR)/$(f:deploy/%=%))
+# Folders that are Leat's own: `uninstall` removes them where nothing else is in them.
+own_folders = $(addprefix $(DATADIR),/order /slurm /sge /pbs /k8s) $(DATADIR) $(INCLUDEDIR)/leat \
+    $(addprefix $(PYTHONDIR)/leat,/__pycache__) $(PYTHONDIR)/leat $(LIBDIR)/slurm $(SYSCONFDIR)/leat \
+    $(STATEDIR)
+fill = sed -e 's|@PREFIX@|$(PREFIX)|g;s|@LIBDIR@|$(LIBDIR)|g;s|@INCLUDEDIR@|$(INCLUDEDIR)|g' \
+    -e 's|@VERSION@|$(VERSION)|g;s|/usr/local/sbin|$(SBINDIR)|g;s|/usr/local/bin|$(BINDIR)|g'
+D = $(DESTDIR)
+# On this system, not in a folder that is made for another one.
+after_install = [ -n '$(D)' ] || { ! command -v ldconfig >/dev/null || ldconfig; \
+    [ ! -d /run/systemd/system ] || systemctl daemon-reload; }
+known_python = $(if $(PYTHONDIR),,$(error there is no $(PYTHON) to say where it looks for packages: \
+    give PYTHON=/path/to/python3, or PYTHONDIR=))
+
+install: programs man ## into DESTDIR and PREFIX, and for mount(8) into HELPERDIR
+	$(known_python)
+	$(Q)printf '%s\n' $(installed) | (set -e; while IFS=: read -r how from to; do to='$(D)'$$to; \
+	    [ -d "$${to%/*}" ] || mkdir -p "$${to%/*}"; \
+	    case $$how in \
+	        link) ln -sfn "$$from" "$$to" ;; \
+	        line) rm -f "$$to"; echo "$$from" >"$$to"; chmod 644 "$$to" ;; \
+	        fill) rm -f "$$to"; $(fill) "$$from" >"$$to"; chmod 644 "$$to" ;; \
+	        mode) [ -x "$$from" ] && how=755 || how=644; $(INSTALL) -m $$how "$$from" "$$to" ;; \
+	        *) $(INSTALL) -m "$$how" "$$from" "$$to" ;; \
+	    esac; done; mkdir -p '$(D)$(STATEDIR)')
+	$(Q)$(after_install)
+
+uninstall: ## remove what install with the same PREFIX put there, and nothing else
+	$(known_python)
+	$(Q)rm -f $(foreach e,$(installed),"$(D)$(lastword $(subst :, ,$(e)))")
+	$(Q)cd "$(D)$(PYTHONDIR)/leat/__pycache__" 2>/dev/null && \
+	    rm -f $(patsubst client/python/leat/%.py,%.cpython-*.pyc,$(wildcard client/python/leat/*.py)) || :
+	$(Q)for d in $(own_folders); do rmdir --ignore-fail-on-non-empty "$(D)$$d" 2>/dev/null || :; done
+	$(Q)$(after_install)
 
 # --- rules ----------------------------------------------------------------------------------------
 
@@ -299,8 +365,23 @@ $(BUILD)/spank_leat.so: deploy/slurm/spank_leat.c
 	@mkdir -p $(@D)
 	$(Q)gcc -std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Wshadow $(if $(WERROR),-Werror) $(CFLAGS) -fPIC -shared -o $@ $<
 
-# Only fuse/ and the power-loss file system see libfuse.
-$(call obj,$(call in,fuse) tests/fault/powerfs.c): flags += $(fuse_flags)
+# The commit, where this tree is a clone of git: in the programs, and nowhere else, so that nothing
+# but they is linked anew for another commit.
+ifneq ($(filter-out $(passive),$(goals)),)
+commit := $(if $(wildcard .git),$(shell git rev-parse --short=10 HEAD 2>/dev/null))
+$(call stamp,build,$(VERSION)$(if $(commit),+g$(commit)))
+$(call obj,$(build_src)): flags += -DLEAT_BUILD='"$(VERSION)$(if $(commit),+g$(commit))"'
+endif
+$(call obj,$(build_src)): $(BUILD)/.stamp-build
+
+# Another wall clock for a server: tests/integration/test_clocks.py.
+$(BUILD)/tests/clock_shim.so: tests/clock/clock_shim.c
+	$(call say,LINK)
+	@mkdir -p $(@D)
+	$(Q)gcc -std=gnu17 -D_GNU_SOURCE -O2 -Wall -Wextra -Wshadow $(if $(WERROR),-Werror) -fPIC -shared -o $@ $< -ldl
+
+# Only fuse/, its tests and the power-loss file system see libfuse.
+$(call obj,$(call in,fuse) $(call in,tests/unit/fuse) tests/fault/powerfs.c): flags += $(fuse_flags)
 
 define archive
 $$(call stamp_if,$(notdir $(1)),$(2))
@@ -330,10 +411,10 @@ $(1): $(call obj,$(2)) $(3) $(BUILD)/.stamp-flags
 $(1): extra := $(4)
 endef
 
-$(eval $(call program,$(BUILD)/leat-mds,mds/main.c,$(libmds) $(libcommon)))
-$(eval $(call program,$(BUILD)/leat-ossd,ossd/main.c,$(libossd) $(libcommon)))
-$(eval $(call program,$(BUILD)/mount.leat,fuse/main.c,$(libmount) $(libleat) $(libcommon),$(fuse_libs)))
-$(eval $(call program,$(BUILD)/leat,tools/leat.c,$(libtools) $(libleat) $(libcommon),-lm))
+$(eval $(call program,$(BUILD)/leat-mds,mds/main.c $(build_src),$(libmds) $(libcommon)))
+$(eval $(call program,$(BUILD)/leat-ossd,ossd/main.c $(build_src),$(libossd) $(libcommon)))
+$(eval $(call program,$(BUILD)/mount.leat,fuse/main.c $(build_src),$(libmount) $(libleat) $(libcommon),$(fuse_libs)))
+$(eval $(call program,$(BUILD)/leat,tools/leat.c $(build_src),$(libtools) $(libleat) $(libcommon),-lm))
 $(foreach f,$(example_src),$(eval $(call program,$(BUILD)/examples/$(basename $(notdir $(f))),$(f),$(libleat) $(libcommon))))
 
 $(so): $(call obj,$(client_src)) $(libcommon) $(wildcard client/libleat.map)
@@ -360,6 +441,7 @@ beside        = $(filter-out $(unit_src),$(wildcard $(if $(filter tests/unit/oss
 
 $(foreach f,$(unit_src),$(eval $(call program,$(call test_bin,$(f)),$(f) $(call beside,$(f)),$(call under,$(f)),-lcmocka -lm \
     $(if $(filter tests/unit/fuse/%,$(f)),$(fuse_libs)) \
+    $(if $(filter tests/unit/fuse/test_passthrough.c,$(f)),-Wl$(comma)--wrap=fuse_passthrough_open) \
     $(if $(filter tests/unit/mds/test_intents.c,$(f)),-Wl$(comma)--wrap=calloc))))
 $(foreach f,$(fault_src),$(eval $(call program,$(call test_bin,$(f)),$(f),$(every),-lcmocka -lm)))
 $(foreach f,$(fault_tool_src),$(eval $(call program,$(BUILD)/tests/$(basename $(notdir $(f))),$(f),$(under_ossd),-lm)))
@@ -385,8 +467,8 @@ $(foreach f,$(fuzz_src),$(eval $(call program,$(BUILD)/tests/$(basename $(notdir
 # affair, so each server becomes one object that shows nothing but its entry points (server.h).
 mds_entry  := mds_start mds_stop mds_addrs mds_format mds_check mds_metrics_of mds_param_table n_mds_params
 ossd_entry := ossd_start ossd_stop ossd_addrs ossd_format ossd_check ossd_ready ossd_failed \
-              ossd_param_table n_ossd_params chunk_row_decode chunk_record_summary \
-              chunk_record_decode chunk_record_is_lost replay_row_decode replay_parse
+              ossd_param_table n_ossd_params chunk_key_decode chunk_record_summary \
+              chunk_record_decode chunk_record_is_lost replay_key_decode replay_parse
 $(BUILD)/%-whole.o: $(BUILD)/lib%.a Makefile
 	$(call say,MERGE)
 	$(Q)$(LD) -r --whole-archive $< -o $@.tmp
@@ -399,5 +481,5 @@ ifneq ($(filter-out $(passive),$(goals)),)
 -include $(patsubst %.o,%.d,$(call obj,$(sources)))
 endif
 
-.PHONY: all programs tests unit-bin fault-bin fuzz-bin sim-bin sim helper-bin lib deps help clean distclean format \
-        check check-long bench demo fuzz install $(addprefix check-,$(suites))
+.PHONY: all programs man tests unit-bin fault-bin fuzz-bin sim-bin sim helper-bin lib deps help clean distclean format \
+        check check-long bench demo fuzz install uninstall $(addprefix check-,$(suites))

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "client/client.h"
 
 #include <stdio.h>
@@ -5,45 +6,53 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/dir.h"
-#include "client/io.h"
-#include "client/kept.h"
-#include "client/session.h"
+#include "client/cache/dentry_cache.h"
+#include "client/cache/evict.h"
+#include "client/cache/inode_cache.h"
+#include "client/cache/lease_grant.h"
+#include "client/cache/lease_return.h"
+#include "client/cache/prefetch_cache.h"
+#include "client/data/open_file.h"
+#include "client/data/read_batch.h"
+#include "client/data/space_grant.h"
+#include "client/data/write_coalesce.h"
+#include "client/data/write_request.h"
+#include "client/ll.h"
+#include "client/ops/readdir.h"
+#include "client/ops/recall.h"
+#include "client/restart/reopen.h"
+#include "client/restart/resume.h"
+#include "client/servers/cluster_map.h"
+#include "client/servers/crash_replay.h"
+#include "client/servers/map_refresh.h"
+#include "client/servers/request_slots.h"
+#include "client/servers/restart_log.h"
+#include "client/servers/session.h"
+#include "client/servers/target.h"
+#include "common/base/assert.h"
+#include "common/base/hmap.h"
+#include "common/base/list.h"
 #include "common/base/log.h"
+#include "common/base/memory.h"
+#include "common/base/status.h"
+#include "common/base/uuid.h"
+#include "common/proto/types.h"
+#include "common/rpc/rpc.h"
+#include "common/rpc/transport/transport.h"
+#include "common/rt/env.h"
+#include "common/rt/fiber.h"
+#include "common/rt/loop.h"
+#include "common/rt/slot.h"
 
 #define TICK_US       100000u
-#define SMALL_SHARE   8u  /* of slot_memory is for small slots */
-#define SEAL_SHARE    16u /* of it is for compressed writes */
+#define SMALL_SHARE   8u  /* fraction of slot_memory for small slots */
+#define SEAL_SHARE    16u /* fraction of slot_memory for compressed writes */
 #define SLOTS_MIN     16u
 #define SEALS_MIN     2u
-#define DRAIN_LOOK_US 1000u
+#define DRAIN_POLL_US 1000u
 
-/* ---- background ---- */
-
-int client_bg_spawn(struct client *c, const char *name, void (*fn)(void *arg), void *arg)
-{
-	int rc;
-
-	latch_add(&c->bg, 1);
-	rc = fiber_spawn_on(c->loop, name, fn, arg);
-	if (rc < 0)
-		latch_done(&c->bg);
-	return rc;
-}
-
-void client_bg_end(struct client *c)
-{
-	latch_done(&c->bg);
-}
-
-uint64_t client_deadline(const struct client *c)
-{
-	uint64_t at = loop_deadline_ms(c->params.request_timeout_ms);
-
-	return at < fiber_deadline() ? at : fiber_deadline();
-}
-
-/* Outside of fibers: sends what is old, forgets what is stale. */
+/* The periodic timer, outside of fibers: sends collected writes that are older than dirty_ms, drops
+ * prefetched data and leases that have expired. */
 static void tick(struct timer *t)
 {
 	struct client *c = container_of(t, struct client, tick);
@@ -52,14 +61,12 @@ static void tick(struct timer *t)
 	if (c->stopping)
 		return;
 	if (now >= age)
-		gather_submit_all(c, now - age + 1);
+		coalesce_submit_all(c, now - age + 1);
 	ra_expire(c);
 	lease_tick(c);
-	kept_tick(c);
+	restart_resume_tick(c);
 	timer_set(&c->tick, now + TICK_US);
 }
-
-/* ---- start and end ---- */
 
 static int make_slots(struct client *c)
 {
@@ -98,11 +105,11 @@ static void free_files(struct client *c)
 		free(list_entry(l, struct ll_file, link));
 }
 
-/* Also of a client that was made by half. Yields. */
+/* Frees the client, even if it is only partly initialised. Yields. */
 static void destroy(struct client *c)
 {
 	c->stopping = true;
-	waitq_wake_all(&c->company);
+	waitq_wake_all(&c->piggyback_q);
 	timer_cancel(&c->tick);
 	if (c->keepalive != NULL)
 		fiber_interrupt(c->keepalive);
@@ -111,14 +118,14 @@ static void destroy(struct client *c)
 	grant_return_all(c);
 	session_stop(c);
 	map_fini(&c->map);
-	seq_table_fini(&c->mds_seqs);
+	request_slots_fini(&c->mds_seqs);
 	inode_table_fini(c);
 	lease_fini(c);
-	names_fini(&c->names);
+	dentry_cache_fini(&c->names);
 	wb_fini(&c->wb);
 	ra_fini(&c->ra);
 	free_files(c);
-	read_many_fini(c);
+	read_batch_fini(c);
 	if (c->slots != NULL)
 		slot_pool_destroy(c->slots);
 	if (c->small != NULL)
@@ -128,6 +135,20 @@ static void destroy(struct client *c)
 	free(c->block);
 	c->magic = 0;
 	free(c);
+}
+
+/* Fetches the first cluster map, by `deadline` or the fiber's own deadline. Yields. */
+static int first_map(struct client *c, uint64_t deadline)
+{
+	uint64_t outer = fiber_deadline();
+	int rc;
+
+	fiber_set_deadline(deadline < outer ? deadline : outer);
+	rc = map_refresh(c, deadline);
+	fiber_set_deadline(outer);
+	/* A request that times out returns -LE_IO; for a mount, which has moved no data,
+	 * -LE_TIMEDOUT fits. */
+	return rc == -LE_IO ? -LE_TIMEDOUT : rc;
 }
 
 int client_create(const struct client_options *opts, struct client **ret_client)
@@ -150,46 +171,42 @@ int client_create(const struct client_options *opts, struct client **ret_client)
 	c->atime = opts->atime;
 	set_name(c, opts->name, opts->host);
 	env_random(c->env, &c->id, sizeof(c->id));
-	c->kept = opts->kept;
-	kept_start(c);
-	memcpy(&c->spread, &c->id, sizeof(c->spread));
+	c->session_ops = &restart_session_ops;
+	c->restart = opts->restart;
+	restart_log_start(c);
+	memcpy(&c->replica_hash_seed, &c->id, sizeof(c->replica_hash_seed));
 	latch_init(&c->bg, 0);
-	waitq_init(&c->company);
+	waitq_init(&c->piggyback_q);
 	waitq_init(&c->copies_q);
 	waitq_init(&c->dirs_q);
-	list_init(&c->promises);
-	waitq_init(&c->promise_q);
+	list_init(&c->unstable_writes);
+	waitq_init(&c->unstable_q);
 	timer_init(&c->tick, tick);
 	list_init(&c->free_files);
 	list_init(&c->free_groups);
-	inode_table_init(c);
-	names_init(&c->names, c->params.names_max);
+	inode_table_init(c, inode_on_evict);
+	dentry_cache_init(&c->names, c->params.names_max);
 	lease_init(c);
 	wb_init(&c->wb);
 	ra_init(&c->ra);
 	deadline = loop_deadline_ms(c->params.mount_timeout_ms);
 	rc = map_init(&c->map);
+	c->map.refresh = map_refresh_start;
+	c->map.connected = crash_replay_start;
 	if (rc >= 0)
 		rc = make_slots(c);
 	if (rc >= 0 && opts->resume != NULL)
 		rc = opts->resume(opts->arg, c);
 	if (rc >= 0)
-		rc = session_start(c, opts->mds_addrs, deadline);
-	if (rc >= 0) {
-		uint64_t outer = fiber_deadline();
-
-		fiber_set_deadline(deadline < outer ? deadline : outer);
-		rc = map_refresh(c, deadline);
-		/* What a request says whose time is up: here nothing was read or written. */
-		if (rc == -LE_IO)
-			rc = -LE_TIMEDOUT;
-		fiber_set_deadline(outer);
-	}
+		rc = session_start(c, opts, deadline);
 	if (rc >= 0)
-		rc = kept_resume(c);
+		rc = first_map(c, deadline);
+	if (rc >= 0)
+		rc = restart_resume(c);
 	if (rc < 0) {
-		/* It is the next process': closed, what is open and locked would be lost. */
-		if (c->former_us != 0)
+		/* The session belongs to the next process. Closing it would lose its open files and
+		 * locks. */
+		if (c->previous_us != 0)
 			c->session = 0;
 		destroy(c);
 		return rc;
@@ -203,36 +220,36 @@ void client_destroy(struct client *c)
 {
 	ASSERT(c->magic == CLIENT_MAGIC);
 	if (c->n_files > 0)
-		log_debug("client %s: %u files are being closed", c->name, c->n_files);
-	/* Requests under way end by their own deadlines: that bounds the wait for them. */
-	gather_submit_all(c, UINT64_MAX);
+		log_debug("client %s: waiting for %u files to be closed", c->name, c->n_files);
+	/* Requests in flight end by their own deadlines, which bounds the wait. */
+	coalesce_submit_all(c, UINT64_MAX);
 	destroy(c);
 }
 
-static bool is_busy(const struct idata *d)
+static bool is_busy(const struct inode_io *d)
 {
-	return d->n_closing > 0 || d->gather.slot != NULL || !list_empty(&d->writes);
+	return d->n_closing > 0 || d->coalesce.slot != NULL || !list_empty(&d->writes);
 }
 
 int ll_drain(struct client *c, uint64_t deadline_us)
 {
 	for (bool busy = true; busy;) {
-		/* Nobody would know what of its locks is still to be set right. */
+		/* A process that takes over has no record of the locks that must be repaired. */
 		busy = c->n_mends > 0;
-		waitq_wake_all(&c->company);
-		gather_submit_all(c, UINT64_MAX);
+		waitq_wake_all(&c->piggyback_q);
+		coalesce_submit_all(c, UINT64_MAX);
 		list_for_each (l, &c->inodes.open) {
-			struct idata *d = list_entry(l, struct idata, open_link);
+			struct inode_io *d = list_entry(l, struct inode_io, open_link);
 
 			if (is_busy(d)) {
 				busy = true;
-				wb_hurry(d);
+				wb_expedite(d);
 			}
 		}
 		if (busy && loop_now_us() >= deadline_us)
 			return -LE_TIMEDOUT;
 		if (busy)
-			TRY(fiber_sleep_us(DRAIN_LOOK_US));
+			TRY(fiber_sleep_us(DRAIN_POLL_US));
 	}
 	return 0;
 }
@@ -247,6 +264,21 @@ struct uuid ll_cluster(const struct client *c)
 	return *rpc_client_cluster(c->mds);
 }
 
+json_t *ll_memory(const struct client *c)
+{
+	const struct inode_table *t = &c->inodes;
+	uint64_t inodes = (t->map.n + t->n_free) * sizeof(struct inode) +
+			  t->n_free_data * sizeof(struct inode_io) +
+			  (t->map.mask + 1) * sizeof(void *);
+	const struct memory_part parts[] = {
+		{"inodes", inodes, c->params.inodes_max * sizeof(struct inode)},
+		{"names", dentry_cache_bytes(&c->names), 0},
+		{"inodes that were forgotten", lease_returns_bytes(&c->leases.lease_returns), 0},
+	};
+
+	return memory_json(parts, ARRAY_SIZE(parts));
+}
+
 void ll_stats(struct client *c, struct ll_stats *ret_stats)
 {
 	struct ll_stats st = c->stats;
@@ -257,9 +289,11 @@ void ll_stats(struct client *c, struct ll_stats *ret_stats)
 	     n = hmap_next(&c->map.targets, n)) {
 		const struct target *t = container_of(n, struct target, node);
 
+		st.grant_bytes += t->grant;
+		if (t->removed)
+			continue;
 		st.n_targets++;
 		st.n_targets_up += t->state == TARGET_UP;
-		st.grant_bytes += t->grant;
 	}
 	st.dirty_bytes = c->wb.dirty;
 	st.slots_total =

@@ -1,17 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The low-level interface of the client: inode-based, fiber-blocking. fuse/ sits on it, libleat's
- * public calls sit on it, and the simulator drives it. Everything here runs in fibers of the
- * loop that made the client, which owns all of its state.
+ * The low-level interface of the client: calls on inodes and open files that block a fiber. The
+ * mount (fuse/), libleat's public calls and the simulator use it. Call it in fibers of the loop
+ * that created the client, unless the comment says otherwise. That loop owns the client's state.
  *
- * Errors are negative statuses; every call ends within the client's request deadline
- * (params.request_timeout_ms, retries and reconnects included) or when the fiber is interrupted
- * (-LE_INTR). Time-outs become -LE_IO for applications (status_errno does not know that;
- * ll does it here).
+ * Calls return 0 or more, or a negative status. A call ends within the client's request deadline
+ * (params.request_timeout_ms), which includes retries and reconnects; a time-out is -LE_IO. It
+ * returns -LE_INTR when the fiber is interrupted. Calls yield, unless the comment says otherwise.
  */
 #ifndef LEAT_CLIENT_LL_H
 #define LEAT_CLIENT_LL_H
 
 #include "client/params.h"
+#include "common/base/memory.h"
 #include "common/proto/types.h"
 #include "common/rpc/rpc.h"
 #include "common/rt/slot.h"
@@ -19,340 +20,418 @@
 struct client;
 struct ll_file;
 
-/* The most that one ll_read or ll_write moves. */
+/* The maximum length of one ll_read or ll_write, in bytes. */
 #define LL_IO_MAX (1u << 20)
-/* Size of the slots of ll_slots(): LL_IO_MAX bytes and a page in front or behind. */
+/* Size of the slots of ll_slots(): LL_IO_MAX bytes and one page before or after them. */
 #define LL_SLOT_SIZE (LL_IO_MAX + 4096u)
 
-/*
- * What a process that goes on in the place of another one needs to know, in memory that outlives
- * both, zeroed at first: client/kept.h. Its layout is a matter between releases; the caller sees to
- * it that both know the same.
- */
-#define LL_KEPT_CALLS 128
-#define LL_KEPT_MARKS 4096
-enum ll_kept_state {
-	KEPT_CLEAN,
-	KEPT_WRITTEN, /* programs were told that it is written; servers may not have it */
-	KEPT_SHOWN,   /* servers have it, not all of it durable yet */
-	KEPT_LOST,    /* some of it has failed, which not everybody has heard */
+#define LL_RESTART_CALLS 128
+#define LL_RESTART_MARKS 4096
+/* The state of a marked file's data. */
+enum ll_restart_mark_state {
+	MARK_CLEAN,
+	MARK_WRITTEN, /* acknowledged to programs, but perhaps not accepted by the servers */
+	MARK_VISIBLE, /* accepted by the servers, but not all of it durable */
+	MARK_LOST,    /* some of it lost, which not every open file has reported yet */
 };
-struct ll_kept {
+/*
+ * Restart memory: the state that the next process needs to take over from this one. It outlives
+ * both processes, and is zeroed at first (client/servers/restart_log.h). Each release may have
+ * another layout; the caller checks that both processes use the same one.
+ */
+struct ll_restart_state {
 	struct uuid id;
 	uint64_t session, incarnation; /* 0: none yet */
-	uint32_t generation;           /* counts the processes */
-	/* By slot of the session: the change that was made for a request of the kernel. */
-	struct ll_kept_call {
+	uint32_t generation;           /* counts processes */
+	/* For each request slot of the session: the kernel request that holds it for a change. */
+	struct ll_restart_call {
 		uint64_t unique, seq; /* unique 0: none */
 		uint32_t generation;
 		uint16_t op;
-	} calls[LL_KEPT_CALLS];
-	struct ll_kept_mark {
+	} calls[LL_RESTART_CALLS];
+	struct ll_restart_mark {
 		uint64_t ino;
 		uint32_t state;
-	} marks[LL_KEPT_MARKS];
+	} marks[LL_RESTART_MARKS];
 };
 
 struct client_options {
 	struct transport *transport;
 	struct rpc_key key;
 	const char *mds_addrs;
-	/* Of this node or mount, for the servers' logs; NULL: host name and pid. */
+	/* Name of this node or mount in the servers' logs. NULL: host name and pid. */
 	const char *name;
-	/* Targets of this host or failure domain are near; NULL: host name. */
+	/* Targets that report this host (failure domain) are near. NULL: host name. */
 	const char *host;
 	struct client_params params;
-	/* Kernel caches to drop (fuse): attributes, with data the pages too. Returns when it is
-	 * done; called from a fiber, yields only with data. May be NULL. */
+	/* Drops what the kernel caches of an inode: the attributes, and with `data` the pages.
+	 * Returns when that is done. Called in a fiber; may yield only with `data`. May be NULL. */
 	void (*invalidate)(void *arg, struct ino ino, bool data);
-	/* Another client has given an inode that is open here to another owner or group, by which
-	 * the kernel judges: returns when it knows, or cannot be told; -LE_NOT_READY: the next
-	 * process is to be asked. Yields. May be NULL. */
+	/* Notifies the kernel that another client has changed the owner or group of an inode that
+	 * is open here. (The kernel checks access by them.) Returns 0 when the kernel has been
+	 * notified or cannot be notified; -LE_NOT_READY if the MDS must notify the next process
+	 * instead. Yields. May be NULL. */
 	int (*owner_changed)(void *arg, struct ino ino);
 	void *arg;
-	/* What ll_read and ll_pread do to a file's access time, once it is closed. */
+	/* How ll_read and ll_pread change a file's access time. It is sent with the close. */
 	enum ll_atime {
 		LL_ATIME_NONE,
-		LL_ATIME_RELATIVE, /* changes it if it is not newer than the last change, or a day
-				    * old */
+		LL_ATIME_RELATIVE, /* Updates the access time if it is older than the last change,
+				    * or a day old (relatime). */
 		LL_ATIME_STRICT,
 	} atime;
-	/* NULL: nothing outlives the process. Called before the session is taken up again:
-	 * ll_resume_file for everything that was open. */
-	struct ll_kept *kept;
+	/* Log when the metadata server becomes unreachable, and when it is reachable again: for a
+	 * client without a user who would notice. */
+	bool reports_unreachable;
+	/* Restart memory. NULL: nothing outlives the process. */
+	struct ll_restart_state *restart;
+	/* Called before the session is resumed. Calls ll_resume_file for each file that was open.
+	 * Returns 0 or a status, with which client_create fails. May be NULL. */
 	int (*resume)(void *arg, struct client *c);
 };
 
-/* While a fiber serves a request of the kernel, which it numbers: a change that is made for it gets
- * the same answer if it comes again to a later process. Ended when the kernel has its answer. */
+/* A kernel request that the running fiber serves. A change that is made for it is executed once,
+ * even if the kernel repeats the request at the next process. The caller owns the struct, from
+ * ll_request_begin until the kernel has its reply. */
 struct ll_request {
 	struct client *c;
-	struct list link; /* of a client with memory that outlives it (kept) */
-	uint64_t unique;
-	int slot;
-	bool repeats; /* its slot has a number that a former process gave to the change */
-	struct fiber *waiting; /* while it asks for a change that may be withdrawn; else NULL */
-	bool withdrawn;
-	bool changed; /* something */
+	struct list link;      /* in client.requests, with restart memory */
+	uint64_t unique;       /* the kernel's number of the request */
+	int slot;              /* the request slot of its change; negative: none */
+	bool repeats;          /* Slot and sequence are those of the previous process's change. */
+	struct fiber *waiting; /* the fiber, while its change can be cancelled; else NULL */
+	bool cancelled;        /* A cancellation was requested. */
+	bool changed;          /* The request has changed something. */
 };
+/* Attaches the request to the running fiber. Does not yield. */
 void ll_request_begin(struct ll_request *r, struct client *c, uint64_t unique);
+/* Detaches the request. Does not yield. */
 void ll_request_end(struct ll_request *r);
-/* Whoever made it is gone. Of names and attributes what has not been changed for it yet is not
- * changed any more: -LE_INTR. From another fiber. */
-void ll_request_withdraw(struct ll_request *r);
-/* The number of the running fiber's; 0: it has none. */
+/* Call from another fiber when the program that waits for the request was killed. Cancels the
+ * request's change of names or attributes, in flight or still to come, so that its call returns
+ * -LE_INTR. Has no effect on a change that a server has started, nor after a first change. Does not
+ * yield. */
+void ll_request_cancel(struct ll_request *r);
+/* Returns the kernel's number of the running fiber's request, or 0 if there is none. Does not
+ * yield. */
 uint64_t ll_request_unique(void);
-/* Of what a former process has read nothing is shown any more: its leases of chunks end. */
-void ll_former_pages_gone(struct client *c);
-/* A file that a former process had open; from the resume call only. */
+/* Call when the kernel no longer holds any page that the previous process has read. Ends the chunk
+ * leases of that process. Does not yield. */
+void ll_previous_pages_gone(struct client *c);
+/* Opens a file that the previous process had open, without a request. Call it only from
+ * client_options.resume. Does not yield. */
 int ll_resume_file(struct client *c, struct ino ino, const struct cred *cred, uint32_t flags,
 		   struct ll_file **ret_file) CHECK_RESULT;
-/* Locks of that owner were taken by this file. */
+/* Records that the owner has taken its locks through this open file. Does not yield. */
 void ll_resume_owner(struct ll_file *f, uint64_t owner);
-/* Waits until everything that was written is durable, or has failed, and every close has been told:
- * -LE_TIMEDOUT. Nothing may be written meanwhile. Yields, but not when it returns 0 at last. */
+/* Waits until all written data is durable or has failed, and every close has been sent. Returns 0;
+ * -LE_TIMEDOUT at deadline_us. The caller must not write meanwhile. Does not yield between the last
+ * check and the return of 0. */
 int ll_drain(struct client *c, uint64_t deadline_us) CHECK_RESULT;
 
-/* On the current loop, in a fiber: connects, opens a session, gets the map. Fails after
- * params.mount_timeout_ms. */
+/* Creates a client on the current loop: connects, opens a session and fetches the map. Gives up
+ * after params.mount_timeout_ms. */
 int client_create(const struct client_options *opts, struct client **ret_client) CHECK_RESULT;
-/* Flushes, closes the session. All files must have been released. Yields. */
+/* Does what client_options.reports_unreachable does, for an existing client. Does not yield. */
+void ll_report_unreachable(struct client *c);
+/* Returns the reason why the metadata server cannot be reached, as a status. Returns 0 if it can be
+ * reached, or if that is not known yet. Needs client_options.reports_unreachable or
+ * ll_report_unreachable. Does not yield. */
+int ll_unreachable(const struct client *c);
+/* Flushes all data, closes the session and frees the client. Release all files before. */
 void client_destroy(struct client *c);
 
-/* The metadata server judges users' rights itself: no CRED_CHECKED, and all their groups. */
-bool ll_judged(const struct client *c);
+/* Returns true if the metadata server checks users' rights. The caller must then send credentials
+ * without CRED_CHECKED and with all groups. Does not yield. */
+bool ll_mds_checks_access(const struct client *c);
 
-/* ---- names. cred is borrowed; ret_attr may be NULL ---- */
+/* ---- names: cred is borrowed; ret_attr may be NULL ---- */
+/* Looks up a name. Returns -LE_NOENT if there is none. */
 int ll_lookup(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
 	      struct attr *ret_attr) CHECK_RESULT;
-/* Settled: for files with writers the size, mtime and blocks come from this client's own open file,
- * else from the chains. ATTR_LEASED in flags: it holds until the client says that it does not. Of a
- * directory that was removed: what was known of it last, without links; -LE_STALE if nothing was.
- */
+/* Returns settled attributes: for a file with writers, size, mtime and blocks come from this
+ * client's writes or from the chains. With ATTR_LEASED in their flags they are valid until
+ * client_options.invalidate is called. For a directory that was removed, returns the attributes
+ * that were received last, with nlink 0, or -LE_STALE if none are cached. */
 int ll_getattr(struct client *c, const struct cred *cred, struct ino ino,
 	       struct attr *ret_attr) CHECK_RESULT;
-/* Mode, owner and flags alone are right, which saves asking the chains. */
+/* Like ll_getattr, but only mode, owner and flags are valid. That saves a query of the chains. */
 int ll_getattr_rights(struct client *c, const struct cred *cred, struct ino ino,
 		      struct attr *ret_attr) CHECK_RESULT;
-/* What is known of the inode is kept until ll_unhold: a directory that is removed meanwhile still
- * has its attributes, without links. False: no memory, and nothing to give back. */
+/* Keeps the inode in the cache until ll_unhold, so that a directory that is removed meanwhile still
+ * has its attributes. Returns false without memory; then do not call ll_unhold. Does not yield. */
 bool ll_hold(struct client *c, struct ino ino);
+/* Ends one ll_hold. Does not yield. */
 void ll_unhold(struct client *c, struct ino ino);
-/* file: an open one to which this belongs (ftruncate), or NULL. Flushes dirty data first where the
- * size changes. */
-/* For how long the kernel may cache such attributes; that the name in the directory is that inode,
- * or, of 0, that there is none; and the data of a file, until the invalidate call. 0, false: not at
- * all. */
+/* Returns for how long the kernel may cache these attributes, in us; 0: not at all. Does not
+ * yield. */
 uint64_t ll_attr_us(struct client *c, const struct attr *attr);
+/* Returns for how long the kernel may cache that the name in the directory belongs to this inode,
+ * or with ino 0 that there is no such name. In us; 0: not at all. Does not yield. */
 uint64_t ll_name_us(struct client *c, struct ino dir, struct bytes name, struct ino ino);
+/* Returns true if the kernel may cache the file's data until client_options.invalidate is called.
+ * Does not yield. */
 bool ll_leased(struct client *c, struct ino ino);
+/* Sets the attributes in mask. file is the open file that the program named (ftruncate), or NULL.
+ * Flushes dirty data first if size or mtime change. */
 int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct ll_file *file,
 	       uint32_t mask, const struct attr *attr, struct attr *ret_attr) CHECK_RESULT;
+/* Creates a regular file, device, FIFO or socket without opening it. mode includes the type. */
 int ll_mknod(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
 	     uint32_t mode, uint32_t rdev, struct attr *ret_attr) CHECK_RESULT;
+/* Creates a directory. */
 int ll_mkdir(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
 	     uint32_t mode, struct attr *ret_attr) CHECK_RESULT;
+/* Creates a symbolic link to target. */
 int ll_symlink(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
 	       struct bytes target, struct attr *ret_attr) CHECK_RESULT;
-/* buf of at least LEAT_SYMLINK_MAX + 1; NUL-terminated. */
+/* Copies the link's target to buf, with a NUL. size must be at least LEAT_SYMLINK_MAX + 1. */
 int ll_readlink(struct client *c, const struct cred *cred, struct ino ino, char *buf,
 		size_t size) CHECK_RESULT;
+/* Adds a name to an inode. Makes an unnamed file's data durable first. */
 int ll_link(struct client *c, const struct cred *cred, struct ino ino, struct ino parent,
 	    struct bytes name, struct attr *ret_attr) CHECK_RESULT;
+/* Removes a name of a file. */
 int ll_unlink(struct client *c, const struct cred *cred, struct ino parent,
 	      struct bytes name) CHECK_RESULT;
+/* Removes an empty directory. */
 int ll_rmdir(struct client *c, const struct cred *cred, struct ino parent,
 	     struct bytes name) CHECK_RESULT;
-/* Flushes the moved file's dirty data first. flags: RENAME_EXCHANGE, or RENAME_NOREPLACE and
- * RENAME_WHITEOUT. */
+/* Renames. Makes dirty data of the moved files durable first. flags: 0, RENAME_EXCHANGE, or
+ * RENAME_NOREPLACE and RENAME_WHITEOUT, one or both. */
 int ll_rename(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
 	      struct ino new_parent, struct bytes new_name, uint32_t flags) CHECK_RESULT;
+/* Checks the user's rights, as access(2). Returns 0 or -LE_ACCES. */
 int ll_access(struct client *c, const struct cred *cred, struct ino ino,
 	      uint32_t mask) CHECK_RESULT;
 
+/* An entry of a directory. */
 struct ll_dirent {
-	uint64_t cookie; /* pass it to go on behind this entry */
+	uint64_t cookie; /* Pass it to ll_readdir to continue after this entry. */
 	struct bytes name;
-	struct attr attr; /* plus: everything (settled where cheap; flags say ATTR_UNSETTLED
-			     otherwise), else ino and type in mode */
+	/* With `plus`, all attributes; their flags have ATTR_UNSETTLED if settling them would take
+	 * a request. Otherwise only ino, and the type in mode. */
+	struct attr attr;
 };
-/* Entries behind cookie (0: start, without . and ..). each() must not yield; non-zero (> 0) ends
- * it. Returns 0, ret_eof tells whether the directory has ended. Fetches at least one batch when
- * there is more. */
+/* Calls each(arg, entry) for the entries after cookie (0: from the start), except . and .. of the
+ * directory. The call ends when each returns more than 0; each must not yield. Sets *ret_eof to
+ * whether the directory has ended. */
 int ll_readdir(struct client *c, const struct cred *cred, struct ino ino, uint64_t cookie,
 	       bool plus, int (*each)(void *arg, const struct ll_dirent *e), void *arg,
 	       bool *ret_eof) CHECK_RESULT;
 
-/* Of an entry that ll_readdir gave: is it known to be so still? With its attributes as of now. */
+/* Returns true if an entry that ll_readdir has returned is certainly still valid. Then it updates
+ * *attr. Does not yield. */
 bool ll_still_listed(struct client *c, struct ino dir, struct bytes name, struct attr *attr);
 
-/* The caller, who was given the names of that directory alone, looks at one: the first time its
- * entries are fetched with attributes behind his back, as long as he goes on looking. */
-void ll_look_ahead(struct client *c, const struct cred *cred, struct ino dir, bool first);
+/* Call when a program that has listed the directory without attributes requests those of an entry.
+ * With `first`, starts to fetch all entries with attributes in the background. The fetch goes on
+ * for as long as the caller keeps calling this. Does not yield. */
+void ll_prefetch_attrs(struct client *c, const struct cred *cred, struct ino dir, bool first);
 
-/* flags of ll_setxattr: XATTR_CREATE, XATTR_REPLACE, and XATTR_KILL_SGID
- * (common/proto/mds_proto.h). value buffer size 0: only the size. Returns the length, or a negative
- * status (-LE_RANGE). A directory that was removed, and of which something is known, has none. */
+/* Copies the value of an extended attribute to buf and returns its length. With size 0 it only
+ * returns the length. Returns -LE_RANGE if buf is too small, -LE_NODATA if there is no such
+ * attribute. A removed directory has none. */
 int64_t ll_getxattr(struct client *c, const struct cred *cred, struct ino ino, struct bytes name,
 		    void *buf, size_t size) CHECK_RESULT;
+/* Copies the names of all extended attributes to buf, each with a NUL, and returns their length.
+ * With size 0 it only returns the length. Returns -LE_RANGE if buf is too small. */
 int64_t ll_listxattr(struct client *c, const struct cred *cred, struct ino ino, void *buf,
 		     size_t size) CHECK_RESULT;
+/* Sets an extended attribute. flags: XATTR_CREATE or XATTR_REPLACE, and XATTR_KILL_SGID
+ * (common/proto/mds_proto.h). */
 int ll_setxattr(struct client *c, const struct cred *cred, struct ino ino, struct bytes name,
 		struct bytes value, uint32_t flags) CHECK_RESULT;
+/* Removes an extended attribute. Returns -LE_NODATA if there is none. */
 int ll_removexattr(struct client *c, const struct cred *cred, struct ino ino,
 		   struct bytes name) CHECK_RESULT;
+/* Space in bytes, and numbers of inodes. */
 struct ll_statfs {
 	uint64_t total, free, avail, inodes, inodes_free;
 };
-/* Of the place where ino is: what its quota leaves, if it has one. */
+/* Returns the space and the inodes of the file system. If ino is in a tree with a quota, the space
+ * is what the quota leaves. */
 int ll_statfs(struct client *c, struct ino ino, struct ll_statfs *ret_st) CHECK_RESULT;
-/* Quotas of directory trees, as in mds_proto.h. */
 struct mds_quota_set_req;
 struct mds_quota_get_rep;
+/* Sets the quota of a directory tree (mds_proto.h). Sets *ret_made to whether the quota is new. */
 int ll_quota_set(struct client *c, const struct mds_quota_set_req *req, struct attr *ret_attr,
 		 bool *ret_made) CHECK_RESULT;
+/* Returns the metadata server's wall clock, to which the times of quotas refer; 0 if it was not
+ * received yet. Does not yield. */
+int64_t ll_mds_now_ns(const struct client *c);
+/* Returns the quota of the tree that contains ino. */
 int ll_quota_get(struct client *c, struct ino ino, struct mds_quota_get_rep *ret_q) CHECK_RESULT;
+/* Sets the layout of a directory or of an empty file. */
 int ll_layout_set(struct client *c, const struct cred *cred, struct ino ino,
 		  const struct layout *layout, struct attr *ret_attr) CHECK_RESULT;
 
 /* ---- files ---- */
-/* flags of open(2): O_ACCMODE, O_TRUNC, O_APPEND, O_DIRECT, O_SYNC, O_DSYNC; and LL_FOUND: the
- * caller has looked the name up for this open, so what a rename has replaced since then is opened
- * all the same, where -LE_STALE would be the answer. ret_changed: data cached by the kernel from an
- * earlier open of this client must be dropped (the change counter moved). */
+/* A flag of ll_open: the caller has looked up the name for this open. If a rename has replaced the
+ * inode since, it is opened nevertheless; without the flag the open returns -LE_STALE. */
 enum ll_open_flags {
 	LL_FOUND = 1 << 30
 };
+/* Opens a file. flags: LL_FOUND, and of open(2) O_ACCMODE, O_TRUNC, O_APPEND, O_DIRECT, O_SYNC and
+ * O_DSYNC. Sets *ret_changed to whether the file has changed since this client last opened it: then
+ * the caller must drop the data that the kernel caches. */
 int ll_open(struct client *c, const struct cred *cred, struct ino ino, uint32_t flags,
 	    struct ll_file **ret_file, struct attr *ret_attr, bool *ret_changed) CHECK_RESULT;
-/* Just opened, with nothing of it cached that could be used: who has it will most likely read it.
- * Prefetches small files while most of them are read. Does not yield. */
+/* Call after an open if nothing usable of the file is cached, so that the program will most likely
+ * read it. Prefetches the file if it is small, as long as most files prefetched in this way are
+ * read. Does not yield. */
 void ll_expect_read(struct ll_file *f);
+/* Creates and opens a file. If the name exists, opens the existing file, or with O_EXCL returns
+ * -LE_EXIST. */
 int ll_create(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
 	      uint32_t mode, uint32_t flags, struct ll_file **ret_file,
 	      struct attr *ret_attr) CHECK_RESULT;
-/* O_TMPFILE: no name; ll_link gives it one unless flags have O_EXCL. */
+/* Opens a file without a name (O_TMPFILE). ll_link can name it later, unless flags have O_EXCL. */
 int ll_tmpfile(struct client *c, const struct cred *cred, struct ino parent, uint32_t mode,
 	       uint32_t flags, struct ll_file **ret_file, struct attr *ret_attr) CHECK_RESULT;
-/* close(2) of one descriptor: all dirty data of the file is with the servers and seen by every
- * client, though not durable yet; reports a write-behind error once. */
+/* Call for close(2) of one descriptor. Waits until the servers have accepted all dirty data of the
+ * file: it is then visible to every client, though not yet durable. Returns 0, or a write-back
+ * error that this open file has not reported yet. */
 int ll_flush(struct ll_file *f) CHECK_RESULT;
-/* The same, and durable. */
+/* Like ll_flush, but waits until the data is durable. data_only makes no difference. */
 int ll_fsync(struct ll_file *f, bool data_only) CHECK_RESULT;
-/* The last reference: tells the MDS without waiting for it. Never fails. */
+/* Releases the file. Never fails. Its locks are released and the close is sent in the
+ * background. */
 void ll_release(struct ll_file *f);
+/* Returns the inode number. Does not yield. */
 struct ino ll_file_ino(const struct ll_file *f);
-/* Data in slots, in order: the reader's view, without a copy. */
 #define LL_VECS_MAX 40u
+/* The data of a read, in the slots in which it was received. */
 struct ll_data {
 	struct slot_vec vec[LL_VECS_MAX];
 	uint32_t n;
-	uint64_t len; /* short at the end of the file */
+	uint64_t len; /* Less than requested only at the end of the file. */
 };
-/* At most LL_IO_MAX per call. Verified. Holes come as slots of zeros. */
+/* Reads at most LL_IO_MAX bytes and verifies their checksums. Holes are slots of zeros. Release the
+ * result with ll_data_release. */
 int ll_read(struct ll_file *f, uint64_t off, uint32_t len, struct ll_data *ret_data) CHECK_RESULT;
+/* Drops the slot references. Does not yield. */
 void ll_data_release(struct ll_data *d);
-/* The same for who shows what was read again without asking, though nobody promises that it stays
- * (ll_leased): until the leases are given back, which has to be within a moment, no other client's
- * write that this has not seen ends. ret_leases: NULL when it fails. */
 struct ll_chunk_leases;
+/* Like ll_read, but takes chunk leases, so that the caller may serve the data again without a
+ * request although the client has no lease on the file (ll_leased). Until they are released, no
+ * write of another client completes that the data lacks. Release them within CHUNK_LEASE_MS, with
+ * ll_release_leases. *ret_leases is NULL on failure. */
 int ll_read_leased(struct ll_file *f, uint64_t off, uint32_t len, struct ll_data *ret_data,
 		   struct ll_chunk_leases **ret_leases) CHECK_RESULT;
-/* Behind the caller's back; outside of fibers, too. */
+/* Releases chunk leases in the background. Does not yield; may be called outside of fibers. */
 void ll_release_leases(struct ll_chunk_leases *l);
-/* It is open with O_DIRECT, and has been read without by this mount since somebody has it open: its
- * writes are not the only ones to know of pages. */
+/* Returns true if the file is open with O_DIRECT while this mount has read it through the page
+ * cache, so that the kernel may hold pages of it. Does not yield. */
 bool ll_past_pages(const struct ll_file *f);
-/* For callers with memory of their own: any length; copies out. Returns bytes read. */
+/* Reads any length into the caller's memory. Returns the number of bytes read. */
 int64_t ll_pread(struct ll_file *f, void *buf, uint64_t len, uint64_t off) CHECK_RESULT;
 
-/* Many reads at once, of one file or several: small ones that the same server answers go in one
- * request. done: as ll_pread returns it. sums: what is known of the blocks' checksums, noted of
- * what was read; NULL: not wanted. */
 struct block_sums;
+/* One read of a batch. */
 struct ll_part {
 	struct ll_file *file;
 	void *buf;
 	uint64_t off;
 	uint32_t len;
-	int64_t done;
-	struct block_sums *sums;
+	int64_t done;            /* the result, as of ll_pread */
+	struct block_sums *sums; /* gets the checksums of the blocks; NULL: not wanted */
 };
-void ll_pread_many(struct client *c, struct ll_part *parts, uint32_t n);
+/* Reads many parts, of one file or several. Small ones that one server can answer are sent in one
+ * request. */
+void ll_pread_batch(struct client *c, struct ll_part *parts, uint32_t n);
 
-/* Data that lies in slots (the caller's references are kept by it, the client takes its own while
- * it needs them; the bytes must not change until then, that is until slot refs fall back). With
- * O_APPEND off is ignored. Returns len: accepted (written behind against a space grant; errors come
- * at flush), with O_SYNC, O_DSYNC, O_DIRECT or without grant: durable. */
+/* Writes data that is in slots, at off or with O_APPEND at the end. The client takes references of
+ * its own to the slots, and the bytes must not change until it has dropped them. Returns the
+ * length. The data is then visible to every client, or under a lease on the file will be before the
+ * lease is recalled. It is durable only with O_SYNC, O_DSYNC or O_DIRECT, or if there is no space
+ * grant. An error that occurs later is returned by ll_flush. */
 int64_t ll_write(struct ll_file *f, uint64_t off, const struct slot_vec *vec,
 		 uint32_t n) CHECK_RESULT;
-/* Whether they go to the end, of a file that was opened with O_APPEND: fcntl(F_SETFL) changes that.
- */
+/* Sets or clears O_APPEND of a file that was opened with it, for fcntl(F_SETFL). Does not yield. */
 void ll_set_append(struct ll_file *file, bool append);
-/* The same of what a program has changed in a mapping: at off, also with O_APPEND, and accepted
- * also while others show what was there before; ll_fsync and ll_flush wait until they do not. */
+/* Writes back pages of a mapping. Writes at off even with O_APPEND. Does not wait for clients that
+ * cache older pages; ll_flush and ll_fsync wait until none does. */
 int64_t ll_write_pages(struct ll_file *f, uint64_t off, const struct slot_vec *vec,
 		       uint32_t n) CHECK_RESULT;
-/* Both copy from memory first. Any length. */
+/* Like ll_write and ll_write_pages, but these copy the caller's bytes first, of any length. */
 int64_t ll_pwrite(struct ll_file *f, const void *buf, uint64_t len, uint64_t off) CHECK_RESULT;
 int64_t ll_pwrite_pages(struct ll_file *f, const void *buf, uint64_t len,
 			uint64_t off) CHECK_RESULT;
+/* Allocates, or punches a hole, as fallocate(2). */
 int ll_fallocate(struct ll_file *f, uint32_t mode, uint64_t off, uint64_t len) CHECK_RESULT;
-/* As copy_file_range(2), by the servers among themselves: how much, at least one byte. -LE_NOTSUP:
- * this cannot be done so (chunks must fit, nobody else may write, the target must end before). */
+/* Copies on the servers, as copy_file_range(2). Returns the number of bytes copied, at least one.
+ * Returns -LE_NOTSUP if the servers cannot do it. Both files must have chunks of one size, of which
+ * off and to_off are multiples. The source must not be open for writing here, and the target only
+ * as `to`, without O_APPEND. The target must not reach beyond to_off. */
 int64_t ll_copy(struct ll_file *f, uint64_t off, struct ll_file *to, uint64_t to_off,
 		uint64_t len) CHECK_RESULT;
-/* whence SEEK_DATA or SEEK_HOLE: the offset, or -LE_NXIO. */
+/* Returns the offset of the next data or hole from off on, as whence says (SEEK_DATA, SEEK_HOLE);
+ * -LE_NXIO if there is none. Data that is damaged or lost counts as data. Changes in a mapping
+ * count only once they are written back (ll_has_mapped). */
 int64_t ll_seek(struct ll_file *f, uint64_t off, int whence) CHECK_RESULT;
+/* Records that the kernel has kept pages of a read or write. A program that maps the file may
+ * change them without a request. Does not yield. */
+void ll_leaves_pages(struct ll_file *f);
+/* Returns true if mapped pages may have changed since the last call. The caller must then write all
+ * of them back. Never true while the file is not open here for writing. Does not yield. */
+bool ll_has_mapped(struct ll_file *f);
 
 /*
- * Locks of fcntl(2) and flock(2), among all mounts. type NONE gives back; that cannot fail but for
- * want of memory, or with -LE_NOLCK where it would make two of one and there are too many. wait:
- * until it is free, however long that takes; -LE_INTR. Else -LE_LOCKED; -LE_DEADLK, -LE_NOLCK. What
- * was cached of the file's data is forgotten (the kernel's pages are the caller's to drop), and
- * what was written before a lock is given back is seen by all. Closing the file does not give back
- * what other open files of the same owner took. Yields.
+ * Takes or releases a lock of fcntl(2) or flock(2), which all mounts respect. With `wait`, waits
+ * without a deadline until the lock is free, or returns -LE_INTR. Other results are -LE_LOCKED (the
+ * lock is held by another owner), -LE_DEADLK and -LE_NOLCK. Type NONE releases, which fails only
+ * without memory, or with -LE_NOLCK if it would split a lock and there are too many.
+ *
+ * Taking a lock drops cached data of the file; the caller drops the kernel's pages. Before a lock
+ * is released, written data is made visible to all clients. Closing the file does not release locks
+ * that other open files of the same owner have taken.
  */
 int ll_lock(struct ll_file *f, const struct file_lock *want, bool wait) CHECK_RESULT;
-/* Gives back what was taken by this open file and is still there (OFD locks). ll_release does that
- * too. Yields. */
+/* Releases all locks that were taken through this open file. ll_release does that too. */
 void ll_unlock_all(struct ll_file *f);
-/* A lock that is in the way of this one, or type NONE. */
+/* Sets *ret_lock to a lock that conflicts with `want`, or to one of type NONE if there is none. */
 int ll_lock_test(struct ll_file *f, const struct file_lock *want,
 		 struct file_lock *ret_lock) CHECK_RESULT;
 
-/* Slots for writers (fuse reads requests into them). */
+/* Returns the pool of slots for data to write, in which fuse receives requests. Does not yield. */
 struct slot_pool *ll_slots(struct client *c);
 
-/* A snapshot for `leat status`, metrics and tests. */
+/* Statistics for `leat status`, metrics and tests. */
 struct ll_stats {
 	uint64_t session;
 	uint32_t map_epoch, n_targets, n_targets_up;
 	uint64_t read_bytes, written_bytes, read_ops, write_ops, meta_ops, retries, checksum_errors;
-	/* reads that were asked of a second member too, those that it won, and requests given to
-	 * another member because one failed */
+	/* hedges: reads that were sent to a second member too. hedges_won: those that the second
+	 * member answered first. failovers: requests sent to another member after a failure. */
 	uint64_t hedges, hedges_won, failovers;
-	uint64_t many_ops; /* requests for many reads at once */
-	uint64_t late_writes; /* lost with an object server, and not repeated in time */
-	uint64_t delegated_opens; /* for reading, under a lease: nobody was asked */
+	uint64_t many_ops;    /* requests that carry several reads */
+	uint64_t late_writes; /* writes lost by an object server's crash and not repeated in time */
+	uint64_t delegated_opens; /* opens for reading under a lease, without a request */
 	uint64_t dirty_bytes, grant_bytes;
 	uint32_t slots_total, slots_free, n_inodes, n_open;
 };
+/* Returns a snapshot. Does not yield. */
 void ll_stats(struct client *c, struct ll_stats *ret_stats);
-/* Which cluster this is. */
+/* Returns a report of how this process uses memory (common/base/memory.h), or NULL without memory.
+ * Does not yield. */
+json_t *ll_memory(const struct client *c);
+/* Returns the identity of the cluster. Does not yield. */
 struct uuid ll_cluster(const struct client *c);
 
-/* The connections of this client, added to a report. The same as JSON (common/rpc/net_report.h)
- * from number `from` on, into buf of at least 1024 bytes: its length. And what all of them carried,
- * added to totals. */
 struct net_report;
 struct rpc_net_totals;
+/* Adds the client's connections to a report. Does not yield. */
 void ll_net_add(struct client *c, struct net_report *r);
+/* Writes the client's connections, from number `from` on, as JSON (common/rpc/net_report.h) to buf
+ * of at least 1024 bytes. Returns the length. Does not yield. */
 size_t ll_net(struct client *c, uint32_t from, char *buf, size_t size);
+/* Adds the traffic of all connections to totals. Does not yield. */
 void ll_net_totals(struct client *c, struct rpc_net_totals *totals);
 
-/* The plain checksums of a file's blocks, imported without reading data (for manifests): each(off,
- * len, sum, hole) in file order; must not yield. */
+/* Calls each(arg, off, len, sum, hole) for the file's blocks in order, for manifests. sum is the
+ * checksum of the uncompressed data, which is not read for that. The call ends when each returns
+ * more than 0; each must not yield. */
 int ll_sums(struct ll_file *f,
 	    int (*each)(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole),
 	    void *arg) CHECK_RESULT;

@@ -1,17 +1,20 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs what building, testing and demonstrating Leat needs, and nothing that is there already.
 #
-#   deps.sh [build | check | demo | all]
+#   deps.sh [build | check | demo | all | fuse]
 #
 #   build   what compiling needs (the default)
 #   check   build, and what the tests need
 #   demo    build, and what `make demo` needs (datasets, PyTorch)
 #   all     everything
+#   fuse    only the libfuse described below, which `make` asks for by itself
 #
 # Debian and its kin: packages by apt-get, as root. Elsewhere it says what to install, ends with 1.
 # Where the distribution's libfuse is older than 3.17 (no passthrough), a current one is built from
 # Debian's source package into $BUILD_ROOT/deps/libfuse, as a static library that only the Makefile
-# sees; nothing else on the system changes. If that fails, the distribution's is used.
+# sees; nothing else on the system changes. If that fails, the distribution's is used, and make says
+# what is lacking then.
 # Quick when there is nothing to do.
 set -u
 
@@ -34,7 +37,7 @@ packages_build="build-essential pkg-config liburing-dev librocksdb-dev libfuse3-
 packages_check="clang lld fuse3 python3 python3-numpy python3-torch python3-pip python3-setuptools
     python3-wheel python3-yaml python3-grpcio python3-protobuf attr acl e2fsprogs rsync gdb
     valgrind fio jq
-    mandoc universal-ctags iproute2 lua5.3"
+    mandoc universal-ctags iproute2 lua5.3 systemd-container man-db procps"
 packages_demo="fuse3 python3 python3-numpy python3-torch oxygen-icon-theme gnome-backgrounds"
 
 other_distribution() {
@@ -47,7 +50,7 @@ deps: there is no apt-get here. Install these by your package manager, then run 
           libibverbs), cmocka
   check   clang with compiler-rt, lld, llvm-symbolizer, fusermount3, python3 with numpy, yaml, grpc,
           pip and PyTorch, attr, acl, e2fsprogs, rsync, gdb, valgrind, fio, jq, mandoc,
-          universal-ctags, iproute2, promtool
+          universal-ctags, iproute2, systemd-nspawn, man, promtool
   demo    PyTorch for Python 3, and two sets of pictures (oxygen icons, gnome-backgrounds)
 
   Fedora and RHEL with EPEL: gcc make pkgconf liburing-devel rocksdb-devel fuse3-devel fuse3
@@ -121,7 +124,7 @@ build_libfuse() (
     "$root/deploy/debian-unstable" deb-src >"$work/sources/sid.sources"
     private="-o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts=$work/sources
         -o Dir::State::Lists=$work/lists -o Dir::Cache=$work/cache -o APT::Sandbox::User=root
-        -o Acquire::Languages=none"
+        -o Acquire::Languages=none -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20"
     # shellcheck disable=SC2086
     apt-get -q $private update
     cd "$work"
@@ -146,18 +149,18 @@ libfuse() {
     local have
     have=$(pkg-config --modversion fuse3 2>/dev/null) && version_ge "$have" $fuse_min && return 0
     if [ -e "$deps/libfuse.failed" ]; then
-        say "using libfuse $have without passthrough (building a newer one failed before: see" \
-            "$deps/libfuse.log; remove $deps/libfuse.failed to try again)"
+        say "using libfuse $have, which lacks a part of mounting (building a newer one failed" \
+            "before: see $deps/libfuse.log; remove $deps/libfuse.failed to try again)"
         return 0
     fi
-    say "libfuse $have has no passthrough: building a current one into $deps/libfuse"
+    say "libfuse $have is too old for shared mappings: building a current one into $deps/libfuse"
     build_libfuse >"$deps/libfuse.log" 2>&1
     if [ -e "$deps/libfuse/lib/pkgconfig/fuse3.pc" ]; then
         say "libfuse $(fuse_version "$deps/libfuse") built"
     else
         touch "$deps/libfuse.failed"
         say "building it failed (see $deps/libfuse.log): falling back to libfuse $have. Mounts" \
-            "work, but staged files are not served by kernel passthrough"
+            "work, but shared mappings of files that others write, O_TMPFILE and passthrough do not"
     fi
 }
 
@@ -187,14 +190,18 @@ rdma_guest() {
 
 set_name=${1:-build}
 case $set_name in
+    fuse) list= ;;
     build) list=$packages_build ;;
     check) list="$packages_build $packages_check" ;;
     demo) list="$packages_build $packages_demo" ;;
     all) list="$packages_build $packages_check $packages_demo" ;;
     -h | --help) sed -n '2,/^set -u/{/^set -u/d;s/^# \{0,1\}//p}' "$self"; exit 0 ;;
-    *) die "unknown set '$set_name': build, check, demo or all" ;;
+    *) die "unknown set '$set_name': build, check, demo, all or fuse" ;;
 esac
-command -v apt-get >/dev/null && command -v dpkg-query >/dev/null || other_distribution
+if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+    [ "$set_name" != fuse ] || { say "no apt-get here: using the system's libfuse"; exit 0; }
+    other_distribution
+fi
 
 mkdir -p "$deps" || die "cannot write to $deps"
 exec 9>"$deps/.lock"

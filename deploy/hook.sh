@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # What the hooks of Slurm and Grid Engine share; they read it with `.`, and have a fail() each.
 # Each of them starts itself anew without its environment, which may be a job's: the few words that
 # it takes from there become its first arguments, and are data from then on.

@@ -1,10 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * mount.leat, also called as mount.fuse.leat by mount(8): mounts the namespace of a Leat cluster.
  *
- *   parse options → leat.conf → go to the background (the parent waits until it is mounted) →
+ *   parse options → leat.conf → leave the terminal (the parent waits until it is mounted) →
  *   supervisor, which starts the daemon (the same program again) → loop:
- *   connect to the metadata server → mount → serve until unmounted or told to end → unmount
+ *   connect to the metadata server → mount → serve until unmounted or signalled → unmount
  */
+#include "common/base/metrics_http.h"
+#include "common/rpc/auth.h"
+#include "common/rt/env_real.h"
 #include "fuse/mount.h"
 
 #include <errno.h>
@@ -21,157 +25,80 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
-#include "common/rpc/transport_mux.h"
+#include "common/base/notify.h"
+#include "common/rpc/transport/transport_mux.h"
+#include "common/rt/alive.h"
 #include "common/rt/cpus.h"
 #include "common/rt/net.h"
-#include "fuse/kernel_mount.h"
-#include "fuse/kept.h"
+#include "fuse/kernel/invalidate.h"
+#include "fuse/kernel/kernel_mount.h"
+#include "fuse/kernel/kernel_size.h"
+#include "fuse/kernel/kernel_size_helper.h"
+#include "fuse/kernel/passthrough.h"
+#include "fuse/kernel/request_loop.h"
+#include "fuse/ops/table.h"
 #include "fuse/options.h"
-#include "fuse/passthrough.h"
-#include "fuse/supervisor.h"
+#include "fuse/restart/background.h"
+#include "fuse/restart/handle_table.h"
+#include "fuse/restart/restart_state.h"
+#include "fuse/restart/supervisor.h"
 
-#define FIGURES_US 1000000u
+#define STATS_US 1000000u
+#define TURN_US    1000000u
 
 static struct mount_options opts;
-
-static void fs_init(void *userdata, struct fuse_conn_info *conn)
-{
-	struct leatfs *fs = userdata;
-
-#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
-	static const uint64_t want[] = {
-		FUSE_CAP_PARALLEL_DIROPS,
-		FUSE_CAP_ASYNC_READ,
-		FUSE_CAP_ASYNC_DIO,
-		FUSE_CAP_EXPLICIT_INVAL_DATA,
-		FUSE_CAP_READDIRPLUS,
-		FUSE_CAP_DONT_MASK,
-		FUSE_CAP_ATOMIC_O_TRUNC,
-		FUSE_CAP_DIRECT_IO_ALLOW_MMAP,
-		FUSE_CAP_HANDLE_KILLPRIV_V2,
-		FUSE_CAP_POSIX_ACL,
-		FUSE_CAP_SETXATTR_EXT,
-		FUSE_CAP_EXPORT_SUPPORT,
-	};
-	static const uint64_t locks[] = {FUSE_CAP_FLOCK_LOCKS, FUSE_CAP_POSIX_LOCKS};
-	static const uint64_t do_not_want[] = {
-		FUSE_CAP_SPLICE_READ,     FUSE_CAP_SPLICE_WRITE,    FUSE_CAP_SPLICE_MOVE,
-		FUSE_CAP_WRITEBACK_CACHE, FUSE_CAP_AUTO_INVAL_DATA, FUSE_CAP_HANDLE_KILLPRIV,
-		FUSE_CAP_READDIRPLUS_AUTO,
-	};
-	for (size_t i = 0; i < ARRAY_SIZE(want); i++)
-		fuse_set_feature_flag(conn, want[i]);
-	fs->setxattr_ext = fuse_get_feature_flag(conn, FUSE_CAP_SETXATTR_EXT);
-	for (size_t i = 0; i < ARRAY_SIZE(do_not_want); i++)
-		fuse_unset_feature_flag(conn, do_not_want[i]);
-	for (size_t i = 0; i < ARRAY_SIZE(locks); i++) {
-		if (fs->local_locks)
-			fuse_unset_feature_flag(conn, locks[i]);
-		else
-			fuse_set_feature_flag(conn, locks[i]);
-	}
-#else
-	conn->want |= conn->capable &
-		      (FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO |
-		       FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_READDIRPLUS |
-		       FUSE_CAP_DONT_MASK | FUSE_CAP_ATOMIC_O_TRUNC |
-		       FUSE_CAP_POSIX_ACL | FUSE_CAP_EXPORT_SUPPORT);
-	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
-				  FUSE_CAP_SPLICE_MOVE | FUSE_CAP_WRITEBACK_CACHE |
-				  FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_HANDLE_KILLPRIV |
-				  FUSE_CAP_READDIRPLUS_AUTO);
-	if (fs->local_locks)
-		conn->want &= ~(unsigned)(FUSE_CAP_FLOCK_LOCKS | FUSE_CAP_POSIX_LOCKS);
-	else
-		conn->want |= conn->capable & (FUSE_CAP_FLOCK_LOCKS | FUSE_CAP_POSIX_LOCKS);
-#endif
-	passthrough_negotiate(fs->passthrough, conn);
-	conn->max_write = fs->max_write;
-	conn->max_readahead = fs->max_write;
-	conn->max_background = fs->max_background;
-	conn->congestion_threshold = fs->max_background * 3 / 4;
-	conn->time_gran = 1;
-}
-
-const struct fuse_lowlevel_ops mount_ops = {
-	.init = fs_init,
-	.lookup = op_lookup,
-	.forget = op_forget,
-	.forget_multi = op_forget_multi,
-	.getattr = op_getattr,
-	.setattr = op_setattr,
-	.readlink = op_readlink,
-	.mknod = op_mknod,
-	.mkdir = op_mkdir,
-	.unlink = op_unlink,
-	.rmdir = op_rmdir,
-	.symlink = op_symlink,
-	.rename = op_rename,
-	.link = op_link,
-	.open = op_open,
-	.read = op_read,
-	.write = op_write,
-	.flush = op_flush,
-	.release = op_release,
-	.fsync = op_fsync,
-	.opendir = op_opendir,
-	.readdir = op_readdir,
-	.readdirplus = op_readdirplus,
-	.releasedir = op_releasedir,
-	.fsyncdir = op_fsyncdir,
-	.statfs = op_statfs,
-	.setxattr = op_setxattr,
-	.getxattr = op_getxattr,
-	.listxattr = op_listxattr,
-	.removexattr = op_removexattr,
-	.access = op_access,
-	.create = op_create,
-#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
-	.tmpfile = op_tmpfile,
-#endif
-	.fallocate = op_fallocate,
-	.lseek = op_lseek,
-	.copy_file_range = op_copy_file_range,
-	.getlk = op_getlk,
-	.setlk = op_setlk,
-	.flock = op_flock,
-	.ioctl = op_ioctl,
-#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18)
-	.statx = op_statx,
-#endif
-};
-
-/* ---- life of the daemon ---- */
 
 struct daemon {
 	struct leatfs fs;
 	struct transport *transport;
 	struct rpc_key key;
-	int ready_fd; /* the parent waits here: an exit status and a message */
+	int ready_fd; /* the parent reads the exit status from it, one byte */
 	int exit_status;
 	int device_fd;   /* -1: to be opened */
-	bool takes_over; /* from a former daemon */
+	bool takes_over; /* from a previous daemon */
+	struct alive alive;
+	struct timer turn;
 };
 
-static void tell_parent(struct daemon *d, int exit_status)
+/* True if the service manager watches this process. If there is a supervisor, it watches that. */
+static bool is_service(const struct daemon *d)
+{
+	return d->fs.restart->supervisor == 0;
+}
+
+/* Shows the supervisor that the loop is not stuck, until the daemon has ended. */
+static void turn(struct timer *t)
+{
+	struct daemon *d = container_of(t, struct daemon, turn);
+
+	d->fs.restart->turned_ms = monotonic_ms();
+	timer_set(t, loop_now_us() + TURN_US);
+}
+
+static void notify_manager(const struct daemon *d)
+{
+	int away = ll_unreachable(d->fs.client);
+
+	if (away < 0)
+		notify_status("mounted at %s; the metadata server at %s cannot be reached: %s",
+			      d->fs.mountpoint, opts.cluster.mds, status_text(away));
+	else
+		notify_status("mounted at %s", d->fs.mountpoint);
+}
+
+static void notify_parent(struct daemon *d, int exit_status)
 {
 	if (d->ready_fd < 0)
 		return;
 	char byte = (char)exit_status;
 	if (write(d->ready_fd, &byte, 1) != 1)
-		log_warn("the mounting process went away");
+		log_warn("%s: the process that mounts has ended without reading how the mount "
+			 "went",
+			 d->fs.mountpoint);
 	close(d->ready_fd);
 	d->ready_fd = -1;
-	if (exit_status == 0) {
-		int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-		if (null >= 0) {
-			dup2(null, 0);
-			dup2(null, 1);
-			if (!opts.log_file[0])
-				dup2(null, 2);
-			close(null);
-		}
-	}
+	if (exit_status == 0)
+		mount_leave_terminal(&opts);
 }
 
 static void watched_signals(sigset_t *ret_set)
@@ -182,8 +109,9 @@ static void watched_signals(sigset_t *ret_set)
 	sigaddset(ret_set, DAEMON_SIGNAL_HAND_OVER);
 }
 
-/* SIGTERM and SIGINT unmount: what is open keeps working until then, new users are refused. The
- * supervisor asks us to make room for another daemon. */
+/* SIGTERM and SIGINT unmount: open files remain usable until they are closed, and
+ * programs can open no others. On DAEMON_SIGNAL_HAND_OVER from the supervisor another daemon takes
+ * over. */
 static void watch_signals(void *arg)
 {
 	struct daemon *d = arg;
@@ -199,11 +127,13 @@ static void watch_signals(void *arg)
 		if (read(fd, &info, sizeof(info)) != sizeof(info))
 			continue;
 		if (info.ssi_signo == (uint32_t)DAEMON_SIGNAL_HAND_OVER) {
-			if (d->fs.kept->supervisor != 0)
+			if (d->fs.restart->supervisor != 0)
 				session_hand_over(&d->fs);
 			continue;
 		}
 		log_info("%s: unmounting %s", strsignal((int)info.ssi_signo), d->fs.mountpoint);
+		if (is_service(d))
+			notify_stopping();
 		if (umount2(d->fs.mountpoint, MNT_DETACH) < 0)
 			log_warn("umount %s: %s", d->fs.mountpoint, strerror(errno));
 		break;
@@ -219,57 +149,64 @@ static void on_invalidate(void *arg, struct ino ino, bool data)
 		return;
 	if (data)
 		passthrough_changed(fs, ino.v);
-	/* Attributes only: takes no lock of the kernel's that a request could hold. */
+	/* Dropping attributes takes no lock of the kernel that a request could hold. */
 	if (data)
 		invalidate_inode_now(fs, ino, 0, 0);
 	else
-		known_size_forget_attr(fs, ino);
+		kernel_size_forget_attr(fs, ino);
 }
 
-/* By a descriptor the kernel judges without asking. */
+/* The kernel checks the owner of an inode that is open without sending a request. */
 static int on_owner_changed(void *arg, struct ino ino)
 {
 	struct leatfs *fs = arg;
 	int rc;
 
 	if (fs->handing_over)
-		return -LE_NOT_READY; /* this daemon reads no more requests */
-	if (!fs->mounted || (fs->probes_refused && fs->owner_unknown))
+		return -LE_NOT_READY; /* this daemon reads no further requests */
+	if (!fs->mounted || fs->refusal_logged)
 		return 0;
-	rc = known_owner_ask(fs, ino);
+	rc = kernel_owner_refresh(fs, ino);
 	if (rc < 0 && fs->handing_over)
-		return -LE_NOT_READY; /* what the kernel was to ask for has not been read */
-	if (rc >= 0 || fs->owner_unknown)
+		/* this daemon has not read the kernel's request for the attributes */
+		return -LE_NOT_READY;
+	if (rc >= 0)
 		return 0;
-	fs->owner_unknown = true;
-	if (fs->probes_refused)
-		log_warn("%s: until it asks again the kernel judges by the former owner what other "
-			 "mounts have given away while it is open here: this needs "
-			 "open_by_handle_at, and so CAP_DAC_READ_SEARCH",
+	if (fs->probes_refused) {
+		fs->refusal_logged = true;
+		log_warn("%s: when another mount changes the owner of a file that is open here, "
+			 "the kernel checks permissions by the previous owner until it asks "
+			 "again. Give the daemon CAP_DAC_READ_SEARCH (for open_by_handle_at) to "
+			 "avoid this",
 			 fs->mountpoint);
-	else
-		log_info("inode %llu: the kernel judges by its former owner until it asks again: "
-			 "%s; of others this is not logged",
+	} else if (!fs->owner_unknown) {
+		fs->owner_unknown = true;
+		log_info("inode %llu: the kernel checks permissions by its previous owner until it "
+			 "asks again: %s; this is logged for one inode only",
 			 (unsigned long long)ino.v, status_text(rc));
+	}
 	return 0;
 }
 
-/* What is watched of the connections changes by itself, so somebody has to look. */
-static void net_figures(void *arg)
+/* Copies statistics of the connections to the metrics, and renews the status text. */
+static void net_stats(void *arg)
 {
-	struct leatfs *fs = arg;
+	struct daemon *d = arg;
+	struct leatfs *fs = &d->fs;
 
 	while (fs->mounted) {
 		struct rpc_net_totals net = {0};
 
+		notify_manager(d);
+
 		ll_net_totals(fs->client, &net);
 		NET_METRICS_SET(&fs->metrics, &net);
-		if (fiber_sleep_us(FIGURES_US) < 0)
+		if (fiber_sleep_us(STATS_US) < 0)
 			break;
 	}
 }
 
-/* The directory that is to be mounted, name by name: links on the way are not followed. */
+/* Finds the directory that is to be mounted, component by component. Does not follow links. */
 static int find_subtree(struct leatfs *fs)
 {
 	const struct cred cred = {.uid = 0};
@@ -298,11 +235,11 @@ static int find_subtree(struct leatfs *fs)
 		}
 		at += len;
 	}
-	mount_root = fs->kept->root = attr.ino;
+	fs->root = fs->restart->root = attr.ino;
 	return 0;
 }
 
-/* The kernel leaves access times to the file system, whatever it was told. */
+/* The kernel leaves access times of FUSE to the file system, whatever flags the mount has. */
 static enum ll_atime atime_rule(unsigned long flags)
 {
 	if ((flags & (MS_NOATIME | MS_RDONLY)) != 0)
@@ -321,8 +258,9 @@ static int start_client(struct daemon *d)
 		.invalidate = on_invalidate,
 		.owner_changed = on_owner_changed,
 		.arg = fs,
+		.reports_unreachable = true,
 		.atime = atime_rule(opts.ms_flags),
-		.kept = &fs->kept->client,
+		.restart = &fs->restart->client,
 		.resume = d->takes_over ? open_files_resume : NULL,
 	};
 	int status = client_create(&co, &fs->client);
@@ -341,9 +279,9 @@ static int start(struct daemon *d)
 
 	fs->max_write = 1 << 20;
 	TRY(passthrough_create(fs, opts.mount.stage_dir, opts.mount.passthrough, &fs->passthrough));
-	/* Before anybody may ask us to drop what the kernel caches. */
+	/* Before the client can be notified to drop what the kernel caches. */
 	if (d->takes_over) {
-		mount_root = fs->kept->root;
+		fs->root = fs->restart->root;
 		TRY(session_take_over(fs, d->device_fd));
 	}
 	TRY(invalidator_start(fs));
@@ -371,40 +309,48 @@ static void run(void *arg)
 {
 	struct daemon *d = arg;
 	struct leatfs *fs = &d->fs;
-	int status = start(d);
+	int status;
 
+	timer_init(&d->turn, turn);
+	timer_set(&d->turn, loop_now_us());
+	if (is_service(d))
+		alive_start(&d->alive, NULL, NULL);
+	notify_status("waits for the metadata server at %s", opts.cluster.mds);
+	status = start(d);
 	if (status == 0) {
+		notify_parent(d, 0);
+		if (is_service(d))
+			notify_ready();
 		log_info("%s mounted at %s", opts.source, fs->mountpoint);
-		tell_parent(d, 0);
-		kept_ready(fs->kept, &d->key);
+		restart_state_ready(fs->restart, &d->key);
 		status = fiber_spawn("signals", watch_signals, d);
 		if (status == 0)
-			status = fiber_spawn("figures", net_figures, fs);
+			status = fiber_spawn("net-stats", net_stats, d);
 		if (status == 0 && d->takes_over)
 			status = fiber_spawn("drop-pages", open_files_drop_pages, fs);
 		if (session_serve(fs)) {
 			log_info("%s: another daemon goes on", fs->mountpoint);
-			fs->kept->end = KEPT_HANDED_OVER;
+			fs->restart->end = RESTART_HANDED_OVER;
 			_exit(0);
 		}
 		session_detach(fs);
 		log_info("%s unmounted", fs->mountpoint);
 	} else {
 		d->exit_status = 32; /* mount(8): mount failure */
-		if (d->takes_over)   /* all of it is the next one's */
+		if (d->takes_over)   /* the next daemon takes the mount over */
 			_exit(fs->init_differs ? DAEMON_REFUSED : d->exit_status);
 	}
 	invalidator_stop(fs);
-	known_size_fini(fs);
+	kernel_size_fini(fs);
 	passthrough_destroy(fs->passthrough);
 	if (fs->client)
 		client_destroy(fs->client);
 	session_end(fs);
 	loop_stop(fs->loop);
-	tell_parent(d, d->exit_status);
+	notify_parent(d, d->exit_status);
 	/* Everything is flushed and closed; the signal fiber may still wait. */
 	log_debug("end");
-	fs->kept->end = KEPT_UNMOUNTED;
+	fs->restart->end = RESTART_UNMOUNTED;
 	_exit(d->exit_status);
 }
 
@@ -418,11 +364,11 @@ static int render_metrics(void *arg, char **ret_text, size_t *ret_len)
 			     ret_len);
 }
 
-/* Whoever goes on where another one was killed has the same: the file may have been changed for a
- * restart of everything that is still to come. */
+/* Loads the cluster key. A daemon that takes over from a killed one uses the key of that one: the
+ * file may already hold the key for a restart of the whole cluster that is still to come. */
 static int load_key(struct daemon *d)
 {
-	const struct kept *k = d->fs.kept;
+	const struct restart *k = d->fs.restart;
 
 	if (!k->has_key || k->anew)
 		return rpc_key_load(opts.cluster.key_file, &d->key);
@@ -435,62 +381,62 @@ static int serve(const struct supervised *sup)
 	static struct daemon d;
 	struct env_real_options eo = {.n_workers = 2};
 	struct loop_options lo = {.name = "mount", .spin_us = opts.client.spin_us};
-	struct metrics_server *metrics = NULL;
 	sigset_t set;
 
 	d.ready_fd = sup->ready_fd;
 	d.device_fd = sup->device_fd;
-	d.fs.kept = sup->kept;
-	d.takes_over = sup->kept->mounted;
+	d.fs.restart = sup->restart;
+	d.takes_over = sup->restart->mounted;
+	d.fs.ops = &mount_ops;
+	d.fs.on_resent = open_files_resent;
+	d.fs.root = LEAT_ROOT_INO;
 	hmap_init(&d.fs.dirs, 64);
-	hmap_init(&d.fs.known_sizes, 64);
-	list_init(&d.fs.former_sizes);
+	hmap_init(&d.fs.kernel_sizes, 64);
+	list_init(&d.fs.previous_sizes);
 	turnq_init(&d.fs.probe_turns);
 	snprintf(d.fs.mountpoint, sizeof(d.fs.mountpoint), "%s", opts.mountpoint);
-	killed_init(&d.fs.killed);
+	interrupt_init(&d.fs.killed);
 	list_init(&d.fs.running);
 	d.fs.slow_ms = opts.mount.slow_ms;
 	d.fs.max_background = opts.mount.max_background;
 	d.fs.local_locks = opts.mount.local_locks;
+	d.fs.ino32 = opts.mount.ino32;
 	watched_signals(&set);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	/* `systemctl reload` of a mount without a supervisor: nothing, rather than its end. */
+	/* `systemctl reload` must not end a mount without a supervisor. */
 	signal(SIGHUP, SIG_IGN);
-	signal(SIGCHLD, SIG_IGN); /* of nobody's interest: known_size.c */
+	signal(SIGCHLD, SIG_IGN); /* the status of helpers is not needed: kernel/kernel_size.c */
 
 	int status = open_files_init(&d.fs);
 	if (status == 0)
 		status = load_key(&d);
-	if (status < 0)
-		log_error("cluster key %s: %s", opts.cluster.key_file, status_text(status));
 	if (status == 0)
 		status = env_real_create(&eo, &d.fs.env);
 	if (status == 0)
 		status = transport_mux_create(opts.cluster.transport, &d.transport);
 	if (status == 0)
 		status = loop_create(d.fs.env, &lo, &d.fs.loop);
-	if (status == 0 && opts.mount.metrics_addr[0])
-		status = metrics_server_start(opts.mount.metrics_addr, render_metrics, &d.fs,
-					      &metrics);
+	if (status == 0)
+		(void)metrics_server_try(opts.mount.metrics_addr, render_metrics, &d.fs);
 	if (status == 0)
 		status = fiber_spawn_on(d.fs.loop, "main", run, &d);
 	if (status < 0) {
 		log_error("cannot start: %s", status_text(status));
-		tell_parent(&d, 1);
+		notify_parent(&d, 1);
 		return 1;
 	}
 	loop_run(d.fs.loop);
 	return d.exit_status;
 }
 
-/* Without a supervisor, until the mount has ended. */
+/* Serves without a supervisor, until the mount has ended. */
 static int serve_alone(int ready_fd)
 {
 	struct supervised alone = {.device_fd = -1, .ready_fd = ready_fd};
 
-	alone.kept = kept_create(NULL);
-	if (alone.kept == NULL) {
+	alone.restart = restart_state_create(NULL);
+	if (alone.restart == NULL) {
 		log_error("cannot start: %s", strerror(errno));
 		return 1;
 	}
@@ -499,10 +445,13 @@ static int serve_alone(int ready_fd)
 
 static int serve_daemon(const struct supervised *sup)
 {
-	if (sup->kept != NULL)
+	if (opts.foreground)
+		notify_init();
+	if (sup->restart != NULL)
 		return serve(sup);
-	log_error("this release cannot go on with a mount of another one: it has to be unmounted "
-		  "and mounted");
+	log_error("%s: this release cannot take over the mount of another release: unmount and "
+		  "mount again",
+		  sup->mountpoint);
 	return DAEMON_REFUSED;
 }
 
@@ -511,9 +460,14 @@ static int serve_mount(char **argv, int ready_fd)
 	return opts.mount.supervise ? supervise(&opts, argv, ready_fd) : serve_alone(ready_fd);
 }
 
-/* mount(8) is silent when all is well, and what comes later nobody could read. */
-static void be_quiet(void)
+/* Like mount(8), prints nothing if the mount succeeds. When mount.leat has returned, the daemon
+ * logs everything to the system log. */
+static void be_quiet(bool daemon, int ready_fd)
 {
+	if (daemon && ready_fd < 0 && !opts.foreground) {
+		mount_log_alone(&opts);
+		return;
+	}
 	if (!opts.foreground && !opts.log_file[0] && !log_enabled(LOG_DEBUG) &&
 	    log_enabled(LOG_INFO))
 		log_set_level(LOG_WARN);
@@ -557,7 +511,7 @@ static int remount(void)
 	return 32;
 }
 
-/* Parsing changes the words. */
+/* Copies the words, since parsing changes them. */
 static char **copy_words(int argc, char **argv)
 {
 	char **v = calloc((size_t)argc + 1, sizeof(*v));
@@ -579,6 +533,7 @@ static int open_log(void)
 		return -1;
 	}
 	close(fd);
+	log_stderr_changed();
 	return 0;
 }
 
@@ -590,16 +545,17 @@ int main(int argc, char **argv)
 	int status;
 
 	if (argc == 3 && strcmp(argv[1], PROBE_SIZE) == 0)
-		return size_probe(argv);
+		return kernel_size_helper(argv);
 	daemon = supervised_daemon(&sup);
 	words = copy_words(argc, argv);
 	if (words == NULL)
 		return 1;
 	log_init("mount.leat", LOG_INFO);
+	log_never_wait();
 	status = mount_options_parse(argc, argv, daemon ? sup.mountpoint : NULL, &opts);
 	if (status != 0)
 		return status < 0 ? 1 : 0;
-	be_quiet();
+	be_quiet(daemon, sup.ready_fd);
 	if (daemon)
 		return serve_daemon(&sup);
 	if (opts.remount)
@@ -612,6 +568,9 @@ int main(int argc, char **argv)
 		return 32;
 	}
 	close_range(3, ~0U, 0);
+	/* In the background this is no service, whatever socket the environment names. */
+	if (opts.foreground)
+		notify_init();
 	if (opts.log_file[0] && open_log() < 0)
 		return 1;
 	return opts.foreground ? serve_mount(words, -1) : serve_in_background(words);

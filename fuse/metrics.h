@@ -1,4 +1,5 @@
-/* What a mount counts; see common/base/metrics.h. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The metrics of a mount; see common/base/metrics.h. */
 #ifndef LEAT_FUSE_METRICS_H
 #define LEAT_FUSE_METRICS_H
 
@@ -9,12 +10,14 @@
 	M(COUNTER, requests, "leat_mount_requests_total", "requests read from the kernel")         \
 	M(COUNTER, errors, "leat_mount_errors_total",                                              \
 	  "requests answered with an error other than ENOENT")                                     \
-	M(COUNTER, read_bytes, "leat_mount_read_bytes_total", "bytes given to the kernel")         \
-	M(COUNTER, written_bytes, "leat_mount_written_bytes_total", "bytes taken from the kernel") \
+	M(COUNTER, read_bytes, "leat_mount_read_bytes_total", "bytes returned to the kernel")      \
+	M(COUNTER, written_bytes, "leat_mount_written_bytes_total",                                \
+	  "bytes received from the kernel")                                                        \
 	M(COUNTER, size_probes, "leat_mount_size_probes_total",                                    \
-	  "times that a process told the kernel of sizes or owners that others changed")           \
+	  "times that a helper process made the kernel load sizes or owners that other "           \
+	  "clients had changed")                                                                   \
 	M(COUNTER, invalidations, "leat_mount_invalidations_total", "kernel cache invalidations")  \
-	M(GAUGE, running, "leat_mount_running_requests", "requests under way")                     \
+	M(GAUGE, running, "leat_mount_running_requests", "requests in progress")                   \
 	M(HIST, request_us, "leat_mount_request_seconds",                                          \
 	  "time from reading a request to its reply")                                              \
 	NET_METRICS(M, "leat_mount")

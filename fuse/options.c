@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Options of mount.leat. Order of precedence: defaults, leat.conf, -o. */
 #include "fuse/options.h"
 
@@ -9,8 +10,10 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include "common/base/build.h"
 #include "common/base/log.h"
-#include "fuse/kernel_mount.h"
+#include "common/rpc/auth.h"
+#include "fuse/kernel/kernel_mount.h"
 #include "fuse/metrics.h"
 #include "fuse/mount.h"
 
@@ -44,22 +47,24 @@ static void usage(FILE *out)
 	fputs("usage: mount.leat SOURCE MOUNTPOINT [-f] [-v] [-o OPTION[=VALUE],...]\n"
 	      "Mounts the namespace of a Leat cluster. SOURCE: host:port[,host:port] of the "
 	      "metadata\n"
-	      "server, or \"leat\" to take it from leat.conf; with a path (mds1:7440/home, "
+	      "server, or \"leat:\" to take it from leat.conf; with a path (mds1:7440/home, "
 	      "leat:/home)\n"
 	      "only that part of it.\n"
 	      "  -f, --foreground   do not go to the background\n"
+	      "  --check-config [FILE]...  would it mount with this configuration, and its key?\n"
 	      "  -o conf=FILE       configuration (default /etc/leat/leat.conf or $LEAT_CONF)\n"
-	      "  -o log=FILE        append the log there (default: stderr while in the "
-	      "foreground)\n"
+	      "  -o log=FILE        append the log there (default: stderr in the foreground, else "
+	      "the\n"
+	      "                     journal or syslog)\n"
 	      "  -o NAME=VALUE      any parameter of [cluster], [client] and [mount]: see "
-	      "leat.conf(5)\n"
+	      "mount.leat(8)\n"
 	      "  -o ro,noexec,...   the usual options of mount(8), also remount\n"
 	      "  -o allow_suid,allow_dev  else no set-user-id program and no device works\n"
 	      "Example: mount.leat mds1:7440 /mnt/leat -o readahead=32M\n",
 	      out);
 }
 
-/* Options of mount(8) and fstab that mean nothing to us or to the kernel. */
+/* Options of mount(8) and fstab that have no effect here or in the kernel. */
 static bool is_ignored(const char *name)
 {
 	static const char *const ignored[] = {
@@ -74,7 +79,7 @@ static bool is_ignored(const char *name)
 	return strncmp(name, "x-", 2) == 0 || strncmp(name, "comment=", 8) == 0;
 }
 
-/* What /proc/mounts shows of a FUSE mount, which mount(8) gives back when it remounts. */
+/* Options that /proc/mounts lists for a FUSE mount. mount(8) passes them when it remounts. */
 static bool is_shown_by_kernel(const char *word)
 {
 	static const char *const shown[] = {"user_id=", "group_id=", "max_read=", "blksize="};
@@ -88,7 +93,7 @@ static bool is_shown_by_kernel(const char *word)
 static int set_option(struct mount_options *o, char *word)
 {
 	struct config_section sections[N_SECTIONS];
-	char err[256] = "";
+	char err[CONFIG_ERR_SIZE] = "";
 	char *value = strchr(word, '=');
 
 	if (is_ignored(word) || kernel_flag_word(word, &o->ms_flags, &o->ms_said) ||
@@ -97,7 +102,7 @@ static int set_option(struct mount_options *o, char *word)
 	if (value)
 		*value++ = '\0';
 	if (strcmp(word, "conf") == 0 && value)
-		return 0; /* taken in the first pass */
+		return 0; /* find_first_words has read it */
 	if (strcmp(word, "remount") == 0 && !value)
 		return 0;
 	if (strcmp(word, "log") == 0 && value) {
@@ -118,8 +123,8 @@ static int set_option(struct mount_options *o, char *word)
 	return -LE_CONFIG;
 }
 
-/* conf= decides what the others are set upon, and remount what is allowed, so they are looked for
- * first. */
+/* Finds conf= and remount before the other options are read: these change the values of that
+ * configuration, and depend on whether it is a remount. */
 static void find_first_words(struct mount_options *o, const char *text)
 {
 	for (const char *at = text; *at; at += strcspn(at, ","), at += *at == ',') {
@@ -132,7 +137,8 @@ static void find_first_words(struct mount_options *o, const char *text)
 	}
 }
 
-/* By a name that still means the same when we are somewhere else. Links are followed each time. */
+/* Makes the path of the configuration absolute, since the daemon changes its directory. Does not
+ * resolve symbolic links: they are followed at each open. */
 static void find_conf(struct mount_options *o)
 {
 	const char *env = getenv("LEAT_CONF");
@@ -156,7 +162,41 @@ static int set_options(struct mount_options *o, char *text)
 	return 0;
 }
 
-/* "ADDRESSES/path", "leat:/path": where the name of the cluster ends and the path begins. */
+/* If the source names a local file, libmount passes on its path instead. */
+static int refuse_local_path(const char *source)
+{
+	fprintf(stderr,
+		"mount.leat: the source '%s' is a path of this machine: mount(8) makes one of a "
+		"word that is\n"
+		"  the name of something in the directory where it was started. Say leat: (or "
+		"leat:/path), or\n"
+		"  host:port of the metadata server\n",
+		source);
+	return -LE_INVAL;
+}
+
+/* True for "leat" and "leat:": the addresses are those of leat.conf. */
+static bool is_configured(const char *source, size_t len)
+{
+	return strncmp(source, "leat", 4) == 0 && (len == 4 || (len == 5 && source[4] == ':'));
+}
+
+/* Checks the addresses of the source like those of leat.conf. */
+static int check_source(struct mount_options *o)
+{
+	struct config_section sections[N_SECTIONS];
+	char err[CONFIG_ERR_SIZE] = "", given[CONFIG_STR_MAX];
+	int rc;
+
+	memcpy(given, o->cluster.mds, sizeof(given));
+	sections_of(o, sections);
+	rc = config_set(&sections[SECTION_CLUSTER], "mds", given, err, sizeof(err));
+	if (rc < 0)
+		fprintf(stderr, "mount.leat: the source: %s\n", err);
+	return rc;
+}
+
+/* Splits "ADDRESSES/path" or "leat:/path" into the metadata server and the path. */
 static int take_source(struct mount_options *o, const char *source)
 {
 	size_t len = strcspn(source, "/");
@@ -168,17 +208,26 @@ static int take_source(struct mount_options *o, const char *source)
 		return -LE_INVAL;
 	}
 	snprintf(o->source, sizeof(o->source), "%s", source);
-	snprintf(o->subtree, sizeof(o->subtree), "%s", source + len);
-	if (len > 0 && source[len] == '/' && source[len - 1] == ':')
-		len--;
-	if (memchr(source, ':', len) == NULL)
+	if (o->remount) /* the source has no effect */
 		return 0;
+	if (source[0] == '/')
+		return refuse_local_path(source);
+	snprintf(o->subtree, sizeof(o->subtree), "%s", source + len);
+	if (is_configured(source, len))
+		return 0;
+	if (memchr(source, ':', len) == NULL) {
+		fprintf(stderr,
+			"mount.leat: the source '%s' has no port. Say host:port of the metadata "
+			"server, or leat: for\n"
+			"  the one that leat.conf names\n",
+			source);
+		return -LE_INVAL;
+	}
+	if (source[len] == '/' && source[len - 1] == ':')
+		len--;
 	memcpy(mds, source, len);
 	mds[len] = '\0';
-	for (char *p = mds; *p; p++)
-		if (*p == ',')
-			*p = ' ';
-	return 0;
+	return check_source(o);
 }
 
 static int take_positional(int argc, char **argv, struct mount_options *o)
@@ -189,7 +238,8 @@ static int take_positional(int argc, char **argv, struct mount_options *o)
 		usage(stderr);
 		return -LE_INVAL;
 	}
-	/* Given by a supervisor: nobody could answer if it were looked at. */
+	/* A supervisor has passed it already. Resolving it here would send the mount a request,
+	 * which no daemon would answer. */
 	if (!o->mountpoint[0]) {
 		if (!realpath(argv[optind + 1], path)) {
 			fprintf(stderr, "mount.leat: %s: %m\n", argv[optind + 1]);
@@ -200,6 +250,37 @@ static int take_positional(int argc, char **argv, struct mount_options *o)
 	return take_source(o, argv[optind]);
 }
 
+static int check_key(const struct mount_options *o, char *err, size_t err_size)
+{
+	struct rpc_key_problem problem;
+	struct rpc_key key;
+	int rc = rpc_key_check(o->cluster.key_file, &key, &problem);
+
+	if (rc < 0)
+		snprintf(err, err_size, "%s. %s", problem.text, problem.hint);
+	return rc;
+}
+
+/* Checks a configuration for --check-config, with the functions that a mount uses. */
+static int judge(void *arg, const char *path, char *err, size_t err_size)
+{
+	struct mount_options *o = arg;
+	struct config_section sections[N_SECTIONS];
+
+	sections_of(o, sections);
+	TRY(config_load(path, sections, N_SECTIONS, err, err_size));
+	return check_key(o, err, err_size);
+}
+
+static int check_config(struct mount_options *o, int argc, char **argv)
+{
+	char *conf = o->conf;
+	char **files = argc > 0 || !conf[0] ? argv : &conf;
+	int n = argc == 0 && conf[0] ? 1 : argc;
+
+	return config_check_files("mount.leat", files, n, judge, o) > 0 ? -LE_CONFIG : 1;
+}
+
 int mount_options_parse(int argc, char **argv, const char *mountpoint,
 			struct mount_options *ret_opts)
 {
@@ -207,16 +288,19 @@ int mount_options_parse(int argc, char **argv, const char *mountpoint,
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
 		{"foreground", no_argument, NULL, 'f'},
+		{"check-config", no_argument, NULL, 'C'},
 		{NULL, 0, NULL, 0},
 	};
 	struct mount_options *o = ret_opts;
 	struct config_section sections[N_SECTIONS];
-	char *texts[16], err[512] = "";
+	char *texts[16], err[CONFIG_ERR_SIZE] = "";
+	bool check = false;
 	enum log_level level;
 	int n_texts = 0, c;
 
 	memset(o, 0, sizeof(*o));
-	/* Whoever may write there, from any machine, would be root here. */
+	/* Otherwise a user with write access to the namespace, from any machine, could become root
+	 * here. */
 	o->ms_flags = MS_NOSUID | MS_NODEV;
 	if (mountpoint)
 		snprintf(o->mountpoint, sizeof(o->mountpoint), "%s", mountpoint);
@@ -225,8 +309,12 @@ int mount_options_parse(int argc, char **argv, const char *mountpoint,
 			usage(stdout);
 			return 1;
 		} else if (c == 'V') {
-			printf("mount.leat %s, libfuse %s\n", LEAT_VERSION, fuse_pkgversion());
+			printf("mount.leat %s, libfuse %s\n", leat_build, fuse_pkgversion());
+			if (FUSE_LACKS[0])
+				puts("lacking: " FUSE_LACKS);
 			return 1;
+		} else if (c == 'C') {
+			check = true;
 		} else if (c == 'f') {
 			o->foreground = true;
 		} else if (c == 'o' && n_texts < (int)ARRAY_SIZE(texts)) {
@@ -238,6 +326,8 @@ int mount_options_parse(int argc, char **argv, const char *mountpoint,
 		}
 	}
 	sections_of(o, sections);
+	if (check)
+		return check_config(o, argc - optind, argv + optind);
 	if (!mountpoint)
 		find_conf(o);
 	if (config_load(o->conf[0] ? o->conf : NULL, sections, N_SECTIONS, err, sizeof(err)) < 0) {
@@ -252,10 +342,10 @@ int mount_options_parse(int argc, char **argv, const char *mountpoint,
 		return -LE_CONFIG;
 	}
 	log_set_level(level);
+	/* Reported here, before a daemon would report it to a log. */
+	if (!mountpoint && !o->remount && check_key(o, err, sizeof(err)) < 0) {
+		fprintf(stderr, "mount.leat: %s\n", err);
+		return -LE_CONFIG;
+	}
 	return 0;
-}
-
-int mount_options_fuse_args(struct fuse_args *ret_args)
-{
-	return fuse_opt_add_arg(ret_args, "mount.leat") < 0 ? -LE_NOMEM : 0;
 }

@@ -1,10 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * leat-mds check: every record is read once and compared with the others. What is found is kept per
- * inode (about 100 bytes each), and judged at the end. Repairs are made afterwards, by the same
- * transactions the server uses: an entry whose inode or directory is missing, or a second entry of
- * a directory   is removed an inode without a name          goes to /lost+found as "ino.NUMBER" (to
- * the orphans if it has no links) wrong counts and parents         are set right
+ * The check reads every record once, collects what it finds per inode (about 100 bytes each), and
+ * compares that at the end. Repairs follow, with the transactions that the server uses:
+ *
+ *   an entry whose inode or directory is missing,
+ *     or a second entry of a directory             is removed
+ *   an inode without a name                        gets one in /lost+found, "ino.NUMBER"; without
+ *                                                  links it becomes an orphan
+ *   wrong counts and parents                       are set right
  */
+#include "mds/check.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -13,8 +19,8 @@
 #include "common/base/log.h"
 #include "common/rt/loop.h"
 #include "mds/repair.h"
-#include "mds/server.h"
 #include "mds/store/acl.h"
+#include "mds/store/scan.h"
 
 struct node {
 	struct hmap_node hash;
@@ -48,7 +54,7 @@ struct check {
 		struct ino dir;
 		uint64_t cookie;
 		bool more;
-	} last; /* entry seen before */
+	} last; /* the previous entry */
 	int status;
 };
 
@@ -105,12 +111,12 @@ static void count_quota(struct check *c, const struct inode_rec *rec)
 		problem(c, "inode %" PRIu64 ": quota %u does not exist", a->ino.v, a->project);
 		return;
 	}
-	/* What nobody needs while the server does not run holds what is found. */
+	/* Counts what is found in members that are unused while no server runs. */
 	q->ahead_inodes++;
 	q->reserved += quota_bytes(rec);
 }
 
-static void judge_quotas(struct check *c)
+static void check_quotas(struct check *c)
 {
 	for (struct hmap_node *h = hmap_next(&c->s.quotas.map, NULL); h != NULL;
 	     h = hmap_next(&c->s.quotas.map, h)) {
@@ -166,7 +172,8 @@ static int each_inode(void *arg, const void *key, size_t key_len, const void *va
 	return 0;
 }
 
-/* Collision indexes: one in use has a predecessor that says so, or lookups would not get to it. */
+/* True if lookups reach the entry: a collision index above 0 (the low bits of the cookie) needs
+ * a predecessor that says that more follow. */
 static bool chain_ok(struct check *c, struct ino dir, uint64_t cookie)
 {
 	return (cookie & 15) == 0 ||
@@ -188,7 +195,7 @@ static int count_entry(struct check *c, struct ino dir, uint64_t cookie,
 	if (n == NULL) {
 		problem(c, "entry '%.*s' in %" PRIu64 ": inode %" PRIu64 " does not exist", len,
 			name, dir.v, rec->ino.v);
-		d->found_entries++; /* until it is removed */
+		d->found_entries++; /* until the repair */
 		return entry_to_remove(c, dir, cookie, rec->ino);
 	}
 	d->found_entries++;
@@ -252,7 +259,7 @@ static int each_xattr(void *arg, const void *key, size_t key_len, const void *va
 	}
 	n->found_xattrs++;
 	n->found_xattr_names += (uint32_t)key_len - 9 + 1;
-	/* A write takes these away without a look at their length. */
+	/* A write removes it without reading it, so the record does not count its length. */
 	if (bytes_equal(bytes_of((const char *)key + 9, (uint32_t)key_len - 9),
 			bytes_str("security.capability")))
 		n->found_caps = true;
@@ -331,8 +338,10 @@ static int each_chain(void *arg, const void *key, size_t key_len, const void *va
 	n = chain_members_get(&rec, m);
 	if (n < 0)
 		problem(c, "chain %u: its members are damaged", rec.id);
-	else if (m[0].state != MEMBER_SYNC)
-		problem(c, "chain %u: no member is complete", rec.id);
+	else if ((n == 0 || m[0].state != MEMBER_SYNC) != ((rec.flags & CHAIN_LOST) != 0))
+		problem(c, rec.flags & CHAIN_LOST ? "chain %u: lost, but a member is complete"
+					       : "chain %u: no member is complete",
+			rec.id);
 	for (int i = 0; i < n; i++)
 		if (m[i].target < 1 || m[i].target > c->n_targets)
 			problem(c, "chain %u: member %u does not exist", rec.id, m[i].target);
@@ -479,7 +488,7 @@ static int to_lost_found(struct store *s, struct repair *r)
 	return repair_name(s, n->ino, r->c->lost_found, S_ISDIR(n->mode) ? 2 + n->subdirs : 1);
 }
 
-/* What has been counted by now does not know of what a repair adds. */
+/* Counts an entry that a repair has added after the scan. */
 static void count_added(struct check *c, struct ino dir, bool is_dir)
 {
 	struct node *n = node_find(c, dir);
@@ -507,9 +516,9 @@ static int rescue(struct check *c, struct node *n)
 	return 0;
 }
 
-/* ---- judging ---- */
+/* ---- evaluation ---- */
 
-/* By the parents as named: a directory is reachable when the way up ends at the root. */
+/* A directory is reachable if the chain of directories that name it begins at the root. */
 static void mark_reachable(struct check *c, struct node *n)
 {
 	struct node *at = n;
@@ -577,7 +586,7 @@ static int judge(struct check *c, struct node *n)
 	return c->repair ? rescue(c, n) : 0;
 }
 
-static int judge_all(struct check *c)
+static int check_all(struct check *c)
 {
 	struct node *root = node_find(c, LEAT_ROOT_INO);
 	struct repair r = {.c = c};
@@ -590,18 +599,19 @@ static int judge_all(struct check *c)
 	if (c->s.counters.next_ino <= c->max_ino) {
 		problem(c, "next inode number %" PRIu64 " is in use already",
 			c->s.counters.next_ino);
-		/* Else what is behind it could not be repaired. It goes with the next repair. */
+		/* With the old number, inodes from it on could not be repaired. Written with the
+		 * next repair. */
 		c->s.counters.next_ino = c->repair ? c->max_ino + 1 : c->s.counters.next_ino;
 		c->s.counters_dirty = true;
 	}
-	judge_quotas(c);
+	check_quotas(c);
 	if (c->repair)
 		TRY(mutate(c, fix_quotas, &r));
 	if (c->s.counters.n_inodes != c->n_inodes) {
 		problem(c, "number of inodes %" PRIu64 " should be %" PRIu64,
 			c->s.counters.n_inodes, c->n_inodes);
 		c->s.counters.n_inodes = c->n_inodes;
-		c->s.counters_dirty = true; /* goes with the next repair */
+		c->s.counters_dirty = true; /* written with the next repair */
 	}
 	if (c->s.counters.unwritten != c->unwritten) {
 		problem(c, "%" PRIu64 " bytes prepared and not written should be %" PRIu64,
@@ -633,7 +643,7 @@ static int judge_all(struct check *c)
 	return 0;
 }
 
-/* ---- all of it ---- */
+/* ---- the command ---- */
 
 static int open_check(struct env *env, const struct mds_params *p, struct check *c)
 {
@@ -691,7 +701,7 @@ int mds_check(struct env *env, const struct mds_params *p, bool repair, FILE *re
 	if (rc == 0)
 		rc = read_all(c);
 	if (rc == 0)
-		rc = judge_all(c);
+		rc = check_all(c);
 	if (rc == 0) {
 		*ret_problems = c->n_problems;
 		fprintf(report, "%" PRIu64 " inodes, %" PRIu64 " problems%s\n", c->n_inodes,

@@ -1,5 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One request from rpc to its operation: session, replay rows, execution, and what follows it.
+ * Takes a request from rpc to its operation: session, exports, replay rows, execution, leases.
  */
 #include "mds/dispatch.h"
 
@@ -7,10 +8,14 @@
 #include <stdlib.h>
 
 #include "common/rt/loop.h"
-#include "mds/op.h"
-#include "mds/ops/export.h"
+#include "mds/access/exports_policy.h"
+#include "mds/file/space_reclaim.h"
+#include "mds/file/truncate.h"
+#include "mds/lease/lease_check.h"
+#include "mds/op_execute.h"
+#include "mds/ops/open.h"
+#include "mds/ops/ops.h"
 #include "mds/ops/reach.h"
-#include "mds/recall.h"
 
 static const struct op_desc op_table[] = {
 	{OP_mds_session_open, OP_CTRL, mds_session_open},
@@ -26,6 +31,7 @@ static const struct op_desc op_table[] = {
 	{OP_mds_chain_synced, OP_CTRL, mds_chain_synced},
 	{OP_mds_target_bad, OP_CTRL, mds_target_bad},
 	{OP_mds_target_admin, OP_CTRL, mds_target_admin},
+	{OP_mds_target_lose, OP_CTRL, mds_target_lose},
 	{OP_mds_fsck_page, OP_CTRL, mds_fsck_page},
 	{OP_mds_fsck_repair, OP_CTRL, mds_fsck_repair},
 	{OP_mds_residency_set, OP_CTRL, mds_residency_set},
@@ -56,6 +62,7 @@ static const struct op_desc op_table[] = {
 	{OP_mds_statfs, OP_READ, mds_statfs},
 	{OP_mds_quota_set, OP_TXN, mds_quota_set},
 	{OP_mds_quota_get, OP_READ, mds_quota_get},
+	{OP_mds_quota_list, OP_CTRL, mds_quota_list},
 	{OP_mds_space, OP_CTRL, mds_space},
 	{OP_mds_layout_set, OP_FLOW, mds_layout_set},
 	{OP_mds_access, OP_READ, mds_access},
@@ -74,15 +81,15 @@ static const struct op_desc *op_find(uint16_t op)
 	return NULL;
 }
 
-/* A failure that says nothing about the operation itself may be followed by another try. */
+/* False for a temporary error: the client may send the request again under its number. */
 static bool answer_is_final(int rc)
 {
 	return rc >= 0 || (status_retry(rc) == RETRY_NEVER && rc != -LE_IO && rc != -LE_NOMEM &&
 			   rc != -LE_SESSION_GONE && rc != -LE_INTR);
 }
 
-/* The file that such a request has cut, or made a hole in; {0}: none. */
-static struct ino cut_by(uint16_t op, const void *in, const void *out)
+/* The file that the request has truncated or punched; {0}: none. */
+static struct ino truncated_by(uint16_t op, const void *in, const void *out)
 {
 	const struct mds_setattr_req *set = in;
 	const struct mds_open_req *open = in;
@@ -99,7 +106,8 @@ static struct ino cut_by(uint16_t op, const void *in, const void *out)
 	return (struct ino){0};
 }
 
-/* Once, whoever repeats it over another connection meanwhile, and again if it fails. */
+/* Counts the open or close of a recorded reply again. Another repetition that arrives meanwhile
+ * gets -LE_NOT_READY; after an error the next one does it. */
 static int redo(struct op *op, const struct op_desc *d, struct replay_slot *row, const void *in,
 		void *out)
 {
@@ -108,7 +116,7 @@ static int redo(struct op *op, const struct op_desc *d, struct replay_slot *row,
 	if (row->redoing)
 		return -LE_NOT_READY;
 	row->redoing = true;
-	row->from_store = false; /* a takeover meanwhile says so again */
+	row->from_store = false; /* a takeover meanwhile sets it again */
 	if (d->op == OP_mds_create || d->op == OP_mds_tmpfile || d->op == OP_mds_open ||
 	    d->op == OP_mds_close)
 		rc = open_state_redo(op, d->op, in, out);
@@ -129,15 +137,15 @@ static int answer_again(struct op *op, const struct op_desc *d, const void *in, 
 	TRY(replay_answer(row, op->desc, buf, out));
 	if (!row->from_store)
 		return 0;
-	if (cut_by(d->op, in, out).v != 0)
-		data_cut_before(op, cut_by(d->op, in, out));
+	if (truncated_by(d->op, in, out).v != 0)
+		data_truncated_before(op, truncated_by(d->op, in, out));
 	if (!row->from_store)
 		return 0;
-	/* The former incarnation counted an open, or ended one; that knowledge went with it. */
+	/* The previous incarnation counted the open or close. Its counts ended with it. */
 	return redo(op, d, row, in, out);
 }
 
-/* Where replies have attributes. */
+/* The attributes in replies. */
 #define AT(op, member) OP_##op, offsetof(struct op##_rep, member)
 static const struct {
 	uint16_t op;
@@ -154,7 +162,7 @@ static const struct {
 	{AT(mds_layout_set, attr)},
 };
 
-/* Of what the reply tells the client gets leases, if that is how it still is. */
+/* Gives leases on the inodes whose attributes are in the reply, if they have not changed. */
 static void give_leases(struct op *op, const struct op_desc *d, void *out)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(told); i++)
@@ -168,12 +176,12 @@ static int run_mutation(struct op *op, const struct op_desc *d, const void *in, 
 	struct replay_slot *row;
 	int rc;
 
-	TRY(replay_begin(op->session, op->slot, op->seq, op->withdrawn, &verdict));
+	TRY(replay_begin(op->session, op->slot, op->seq, op->cancelled, &verdict));
 	if (verdict == REPLAY_ANSWER)
 		return answer_again(op, d, in, out);
 	row = &op->session->slots[op->slot];
 	op->final = d->kind == OP_TXN;
-	rc = op->withdrawn ? -LE_CANCELED : op_alive(op);
+	rc = op->cancelled ? -LE_CANCELED : op_alive(op);
 	if (rc == 0)
 		rc = reach_check(op, in);
 	if (rc == 0)
@@ -211,24 +219,24 @@ int op_run(struct op *op, const struct frame_hdr *hdr, const void *in, void *out
 	if (d == NULL)
 		return -LE_UNKNOWN_OP;
 	op->desc = msg_find(hdr->op);
-	/* rpc's, decoded for this request alone */
+	/* rpc has decoded it for this request only */
 	TRY(export_gate(op, d, (void *)(uintptr_t)in));
 	se = hdr->session != 0 ? session_find(&op->m->sessions, hdr->session) : NULL;
 	if (se != NULL && (op->r == NULL || se->peer == op->r->peer)) {
-		se->heard_us = loop_now_us();
+		se->last_contact_us = loop_now_us();
 		op->session = se;
 	}
 	if (op->session == NULL && d->kind != OP_CTRL && d->kind != OP_READ)
 		return se == NULL ? -LE_SESSION_GONE : -LE_DISCONNECTED;
 	op->slot = hdr->slot;
 	op->seq = hdr->seq;
-	op->withdrawn = (hdr->flags & FRAME_WITHDRAWN) != 0;
-	/* It may end while this waits. */
+	op->cancelled = (hdr->flags & FRAME_CANCEL_IF_NOT_STARTED) != 0;
+	/* The session may end while the operation waits. */
 	if (op->session != NULL)
 		session_ref(se);
 	rc = run(op, d, in, out);
 	if (op->removed)
-		reclaim_kick(op->m);
+		space_reclaim_kick(op->m);
 	if (op->session != NULL)
 		session_unref(se);
 	return rc;

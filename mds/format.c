@@ -1,9 +1,10 @@
-/* A new store, and copies of stores. The server does not run meanwhile: the store is locked. */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mds/format.h"
+
 #include <stdlib.h>
 #include <sys/stat.h>
 
 #include "common/base/log.h"
-#include "mds/server.h"
 #include "mds/store/store.h"
 
 /* Skipped after a restore: more than can have been given out since any backup. */
@@ -37,7 +38,8 @@ static void make_uuid(struct env *env, const struct uuid *cluster, struct uuid *
 	ret->b[8] = (uint8_t)((ret->b[8] & 0x3f) | 0x80);
 }
 
-static void put_first(struct env *env, struct kv_batch *b, const struct uuid *cluster)
+static void put_first(struct env *env, const struct mds_params *p, struct kv_batch *b,
+		      const struct uuid *cluster)
 {
 	int64_t now = env_wall_ns(env);
 	struct cluster_rec c = {
@@ -58,6 +60,8 @@ static void put_first(struct env *env, struct kv_batch *b, const struct uuid *cl
 		.parent = LEAT_ROOT_INO,
 	};
 
+	if (p->default_replicas > 1)
+		root.attr.layout = (struct layout){.replicas = (uint8_t)p->default_replicas};
 	make_uuid(env, cluster, &c.cluster);
 	BATCH_PUT(b, key_cluster('m', 0), cluster_rec, &c);
 	BATCH_PUT(b, key_cluster('n', 0), counters_rec, &n);
@@ -89,7 +93,7 @@ int mds_format(struct env *env, const struct mds_params *p, const struct uuid *c
 	b = kv_batch_create();
 	rc = b == NULL ? -LE_NOMEM : is_empty(kv);
 	if (rc == 0) {
-		put_first(env, b, cluster);
+		put_first(env, p, b, cluster);
 		rc = kv_commit(kv, b, true);
 	}
 	if (b != NULL)

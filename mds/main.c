@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * leat-mds: the metadata server. Threads: the loop (this one), the store's own, one for /metrics.
  */
@@ -11,11 +12,20 @@
 #include <unistd.h>
 
 #include "common/base/assert.h"
+#include "common/base/build.h"
 #include "common/base/log.h"
+#include "common/base/metrics_http.h"
+#include "common/base/notify.h"
 #include "common/kv/kv.h"
-#include "common/rpc/transport_mux.h"
+#include "common/kv/kv_rocksdb.h"
+#include "common/rpc/auth.h"
+#include "common/rpc/transport/transport_mux.h"
+#include "common/rt/alive.h"
 #include "common/rt/cpus.h"
+#include "common/rt/env_real.h"
 #include "common/rt/loop.h"
+#include "mds/check.h"
+#include "mds/format.h"
 #include "mds/server.h"
 
 enum {
@@ -24,23 +34,30 @@ enum {
 	EXIT_PROBLEMS = 4
 };
 
-/* More than a stop in good order needs: goodbyes, requests under way, a table being written. */
+/* More than an orderly stop needs: ending connections, requests in flight, a table being
+ * written. */
 #define STOP_MAX_S 120u
+/* The text mentions the disk first: to format the folder under a disk that is not mounted makes
+ * an empty file system beside the one with the data. */
+#define NO_STORE                                                                                   \
+	"no store here: is its disk mounted? (leat-mds format makes the store of a new cluster)"
 
 struct program {
 	struct cluster_params cluster;
 	struct mds_params params;
 	const char *command, *argument, *ready_file;
-	bool repair;
+	struct rpc_key key;
+	bool repair, check_config;
 	struct uuid uuid;
 	struct env *env;
 	struct loop *loop;
 	struct mds *mds;
+	struct alive alive;
 	int exit_code;
 };
 
-/* The one thing a handler can reach. Not loop_stop: its time for what still runs begins at once,
- * and to stop in good order may take longer. */
+/* Set by signal handlers; the main fiber polls it. A handler does not call loop_stop: that
+ * limits the time of running fibers immediately, and an orderly stop may take longer. */
 static atomic_bool stop_asked;
 
 static const char usage_text[] =
@@ -57,6 +74,7 @@ static const char usage_text[] =
 	"  -c, --config FILE     default $LEAT_CONF, else /etc/leat/leat.conf\n"
 	"      --set NAME=VALUE  a parameter of [mds], or cluster.NAME=VALUE\n"
 	"      --ready-file PATH gets the addresses once requests are served\n"
+	"      --check-config [FILE]...  would it start with this configuration, and its key?\n"
 	"      --version, --help\n"
 	"\n"
 	"example: leat-mds --set data_dir=/srv/mds format && leat-mds --set data_dir=/srv/mds run\n"
@@ -69,6 +87,29 @@ static void sections_of(struct program *p, struct config_section s[2])
 	s[0] = (struct config_section){"cluster", cluster_param_table, n_cluster_params,
 				       &p->cluster};
 	s[1] = (struct config_section){"mds", mds_param_table, n_mds_params, &p->params};
+}
+
+/* ---- configuration ---- */
+
+static int load_key(struct program *p, char *err, size_t err_size)
+{
+	struct rpc_key_problem problem;
+	int rc = rpc_key_check(p->cluster.key_file, &p->key, &problem);
+
+	if (rc < 0)
+		snprintf(err, err_size, "%s. %s", problem.text, problem.hint);
+	return rc;
+}
+
+/* Checks a file for --check-config with the functions that a start uses. */
+static int judge(void *arg, const char *path, char *err, size_t err_size)
+{
+	struct program *p = arg;
+	struct config_section s[2];
+
+	sections_of(p, s);
+	TRY(config_load(path, s, 2, err, err_size));
+	return load_key(p, err, err_size);
 }
 
 /* ---- command line ---- */
@@ -84,7 +125,7 @@ static int bad(const char *fmt, const char *arg)
 static int set_param(struct program *p, char *text)
 {
 	struct config_section s[2];
-	char err[512], *eq = strchr(text, '=');
+	char err[CONFIG_ERR_SIZE], *eq = strchr(text, '=');
 	bool of_cluster = strncmp(text, "cluster.", 8) == 0;
 
 	if (eq == NULL)
@@ -103,7 +144,8 @@ enum {
 	OPT_HELP,
 	OPT_REPAIR,
 	OPT_READY,
-	OPT_CLUSTER
+	OPT_CLUSTER,
+	OPT_CHECK_CONFIG
 };
 static const struct option options[] = {
 	{"config", required_argument, NULL, 'c'},
@@ -113,22 +155,32 @@ static const struct option options[] = {
 	{"repair", no_argument, NULL, OPT_REPAIR},
 	{"ready-file", required_argument, NULL, OPT_READY},
 	{"cluster", required_argument, NULL, OPT_CLUSTER},
+	{"check-config", no_argument, NULL, OPT_CHECK_CONFIG},
 	{NULL, 0, NULL, 0},
 };
 
-/* The file is read before any --set counts, wherever they stand. -1: go on. */
+/* Reads the file before any --set is applied, whatever their order. Returns an exit code, or -1
+ * to continue. */
 static int read_config(struct program *p, int argc, char **argv)
 {
 	struct config_section s[2];
 	const char *path = NULL;
-	char err[512];
+	char err[CONFIG_ERR_SIZE];
 	int c;
 
 	while ((c = getopt_long(argc, argv, "c:h", options, NULL)) != -1) {
 		if (c == 'c')
 			path = optarg;
+		if (c == OPT_CHECK_CONFIG)
+			p->check_config = true;
 		if (c == '?')
 			return EXIT_USAGE;
+	}
+	if (p->check_config) {
+		char **files = optind < argc || path == NULL ? argv + optind : (char **)&path;
+		int n = path != NULL && optind == argc ? 1 : argc - optind;
+
+		return config_check_files("leat-mds", files, n, judge, p) > 0 ? EXIT_USAGE : 0;
 	}
 	optind = 1;
 	sections_of(p, s);
@@ -151,7 +203,7 @@ static int read_options(struct program *p, int argc, char **argv)
 				return rc;
 			break;
 		case OPT_VERSION:
-			printf("leat-mds %s\n", LEAT_VERSION);
+			printf("leat-mds %s\n", leat_build);
 			return 0;
 		case 'h':
 		case OPT_HELP:
@@ -181,15 +233,33 @@ static int read_options(struct program *p, int argc, char **argv)
 static int fail(struct program *p, const char *what, int rc)
 {
 	log_error("%s: %s: %s", p->params.data_dir, what,
-		  rc == -LE_NOENT ? "no store here (leat-mds format makes one)" : status_text(rc));
+		  rc == -LE_NOENT ? NO_STORE : status_text(rc));
 	p->exit_code = EXIT_FAILURE;
 	return rc;
 }
 
+/* Checks that the folder above data_dir exists. If not, a disk is not mounted or the name is
+ * wrong, and the store would be made on the system's disk. Returns false after a message. */
+static bool parent_exists(struct program *p, const char *what)
+{
+	char parent[CONFIG_STR_MAX];
+	int rc = env_find_parent(p->env, p->params.data_dir, parent, sizeof(parent));
+
+	if (rc == 0)
+		return true;
+	log_error("%s: %s: %s: %s. Is its disk mounted? Only the last folder of data_dir is made",
+		  p->params.data_dir, what, parent, status_text(rc));
+	p->exit_code = EXIT_FAILURE;
+	return false;
+}
+
 static void do_format(struct program *p)
 {
-	int rc = mds_format(p->env, &p->params, &p->uuid);
+	int rc;
 
+	if (!parent_exists(p, "format"))
+		return;
+	rc = mds_format(p->env, &p->params, &p->uuid);
 	if (rc < 0)
 		fail(p, rc == -LE_EXIST ? "format: there is a file system already" : "format", rc);
 	else
@@ -217,15 +287,19 @@ static void do_backup(struct program *p)
 
 static void do_restore(struct program *p)
 {
-	int rc = mds_restore(p->env, &p->params, p->argument);
+	int rc;
 
+	if (!parent_exists(p, "restore"))
+		return;
+	rc = mds_restore(p->env, &p->params, p->argument);
 	if (rc < 0)
 		fail(p, "restore", rc);
 }
 
 /* ---- run ---- */
 
-/* Whoever restarts it must not wait for ever: a start, or a store that has failed, may hang. */
+/* The alarm bounds the stop: a start, or a store that has failed, may hang, and a supervisor
+ * waits for the end of the process. */
 static void ask_stop(void)
 {
 	alarm(STOP_MAX_S);
@@ -260,20 +334,21 @@ static int write_ready(struct program *p)
 	int n = snprintf(line, sizeof(line), "%s\n", addrs);
 
 	log_info("listening %s", addrs);
+	notify_status("serves at %s", addrs);
+	notify_ready();
 	return p->ready_file == NULL ? 0
 				     : env_write_file(p->env, p->ready_file, line, (size_t)n, 0644);
 }
 
 static int start(struct program *p, struct transport **ret_transport)
 {
-	struct mds_options mo = {.params = p->params, .failed = on_store_failed, .arg = p};
+	struct mds_options mo = {
+		.params = p->params, .key = p->key, .failed = on_store_failed, .arg = p};
 
-	TRY(rpc_key_load(p->cluster.key_file, &mo.key));
 	TRY(transport_mux_create(p->cluster.transport, ret_transport));
 	mo.transport = *ret_transport;
 	TRY(mds_start(&mo, &p->mds));
-	TRY(cpus_use(p->params.cores, transport_numa_node(*ret_transport)));
-	return write_ready(p);
+	return cpus_use(p->params.cores, transport_numa_node(*ret_transport));
 }
 
 static void do_run(struct program *p)
@@ -284,23 +359,30 @@ static void do_run(struct program *p)
 
 	sigaction(SIGTERM, &sa, NULL);
 	sigaction(SIGINT, &sa, NULL);
+	notify_status("opens its store %s", p->params.data_dir);
+	alive_start(&p->alive, NULL, NULL);
 	int rc = start(p, &t);
 	if (rc < 0)
 		fail(p, "start", rc);
-	if (rc == 0 && p->params.metrics[0] != '\0') {
-		rc = metrics_server_start(p->params.metrics, render_metrics, p->mds, &ms);
+	if (rc == 0)
+		ms = metrics_server_try(p->params.metrics, render_metrics, p->mds);
+	if (rc == 0) {
+		rc = write_ready(p);
 		if (rc < 0)
-			fail(p, "metrics", rc);
+			fail(p, p->ready_file, rc);
 	}
 	while (rc == 0 && !atomic_load(&stop_asked))
 		if (fiber_sleep_us(20000) < 0)
 			break;
+	notify_status("ends what is under way");
+	notify_stopping();
 	if (ms != NULL)
 		metrics_server_stop(ms);
 	if (p->mds != NULL)
 		mds_stop(p->mds);
 	if (t != NULL)
 		transport_destroy(t);
+	alive_stop(&p->alive);
 	log_info("stopped");
 }
 
@@ -347,19 +429,16 @@ static int run_on_loop(struct program *p, void (*fn)(struct program *p))
 	return p->exit_code;
 }
 
-/* "a:1, b:2" of [cluster] as the space separated list that rpc wants. */
 static void default_listen(struct program *p)
 {
 	if (p->params.listen[0] == '\0')
 		snprintf(p->params.listen, sizeof(p->params.listen), "%s", p->cluster.mds);
-	for (char *c = p->params.listen; *c != '\0'; c++)
-		if (*c == ',')
-			*c = ' ';
 }
 
 static int dispatch_command(struct program *p)
 {
 	struct config_section s[2];
+	char err[CONFIG_ERR_SIZE];
 
 	if (strcmp(p->command, "params") == 0) {
 		sections_of(p, s);
@@ -373,6 +452,8 @@ static int dispatch_command(struct program *p)
 			return bad(commands[i].argument ? "%s: a folder is wanted"
 							: "%s takes no argument",
 				   p->command);
+		if (commands[i].fn == do_run && load_key(p, err, sizeof(err)) < 0)
+			return bad("%s", err);
 		return run_on_loop(p, commands[i].fn);
 	}
 	return bad("no such command: %s (see --help)", p->command);
@@ -396,9 +477,11 @@ int main(int argc, char **argv)
 
 	if (p == NULL)
 		return EXIT_FAILURE;
-	close_range(3, ~0u, 0); /* what a parent left open is none of ours */
+	close_range(3, ~0u, 0); /* descriptors that a parent process left open */
 	signal(SIGPIPE, SIG_IGN);
 	log_init("mds", LOG_INFO);
+	log_never_wait();
+	notify_init();
 	for (int i = 1; i < argc; i++)
 		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "--version") == 0)
 			return read_options(p, argc, argv);

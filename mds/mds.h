@@ -1,40 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One metadata server: everything belongs to the loop on which it was started. Seen by the
- * files of mds/ only.
+ * The data of one metadata server, which all folders of mds/ share. Owned by the loop on which
+ * the server was started. Only files of mds/ include this one.
  */
 #ifndef LEAT_MDS_MDS_H
 #define LEAT_MDS_MDS_H
 
 #include "common/rpc/cap.h"
-#include "mds/cluster.h"
-#include "mds/convert.h"
-#include "mds/exports.h"
-#include "mds/fsck.h"
-#include "mds/linger.h"
-#include "mds/oss_client.h"
+#include "mds/access/exports.h"
+#include "mds/cluster/cluster.h"
+#include "mds/cluster/oss_client.h"
+#include "mds/file/give_up.h"
+#include "mds/file/orphan_delay.h"
+#include "mds/file/replica_convert.h"
+#include "mds/file/space_reclaim.h"
+#include "mds/fsck_snapshot.h"
+#include "mds/lease/leases.h"
+#include "mds/lease/locks.h"
+#include "mds/metrics.h"
+#include "mds/params.h"
 #include "mds/recovery.h"
-#include "mds/reclaim.h"
-#include "mds/residency.h"
-#include "mds/server.h"
-#include "mds/session/leases.h"
-#include "mds/session/locks.h"
 #include "mds/session/open_file.h"
+#include "mds/staged_locations.h"
 
 #define MDS_MAGIC   0x4d445331u
-#define INTENTS_MAX 65536u /* under way at once */
+#define INTENTS_MAX 65536u /* intents in progress, at most */
 
+/* Calls from an earlier folder to a later one. mds_start sets them before it starts anything. */
+struct mds_hooks {
+	/* Called when an open of the inode has ended. Removes an orphan, and settles a file without
+	 * writers (file/idle.h). Returns 0 or an error. Yields. */
+	int (*inode_idle)(struct mds *m, struct ino ino);
+	/* Called when a session from before the restart has returned or ended (recovery.h). Does
+	 * not yield. */
+	void (*session_back)(struct mds *m);
+};
+
+/* One metadata server. */
 struct mds {
 	uint32_t magic;
+	struct mds_hooks hooks;
 	struct env *env;
 	struct mds_params params;
 	struct transport *transport;
 	struct rpc_key key;
 	struct cap_key cap_key;
+	/* Called when the store has failed. May be NULL. */
 	void (*failed)(void *arg, int status);
 	void *failed_arg;
 	bool stopping;
 	struct waitq stop;   /* background fibers sleep here */
-	struct latch fibers; /* background fibers */
+	struct latch fibers; /* background fibers, for whose end mds_stop waits */
 
 	struct store store;
 	struct sessions sessions;
@@ -46,29 +62,25 @@ struct mds {
 	struct oss oss;
 	struct recovery recovery;
 	struct reclaim reclaim;
-	struct linger linger;
+	struct orphan_delay orphan_delay;
 	struct conversions conversions;
 	struct fsck fsck;
+	struct give_up give_up;
 	struct residency residency;
 	struct rpc_server *server;
 	struct mds_metrics metrics;
-	struct waitq presumed_q; /* recall.h: there is something to ask */
+	struct waitq assumed_q; /* woken when a session has an assumed open (lease/) */
 	uint64_t start_us;
-	/* Since when sessions can return (UINT64_MAX: they cannot yet); later if the process stood
-	 * still. */
+	/* Since when clients can return after a restart; UINT64_MAX: not yet. After each pause of
+	 * the process, later by its length. */
 	uint64_t serving_us;
 	uint64_t intent_seq, removal_seq;
-	bool intent_slots[INTENTS_MAX]; /* taken: data.c */
-	struct { /* for the rates of mds_status */
+	bool intent_slots[INTENTS_MAX]; /* true: taken (file/truncate.c) */
+	struct {                        /* for the rates of mds_status */
 		uint64_t at_us, requests, mutations;
 	} sampled;
 	double requests_s, mutations_s;
 	uint32_t n_settling;
 };
-
-/* A background fiber that mds_stop waits for. fn ends soon when m->stopping is set. */
-int mds_spawn(struct mds *m, const char *name, void (*fn)(struct mds *m)) CHECK_RESULT;
-/* Sleeps; -LE_SHUTDOWN when the server stops, -LE_TIMEDOUT when the request's time is over. */
-int mds_sleep_ms(struct mds *m, uint64_t ms) CHECK_RESULT;
 
 #endif

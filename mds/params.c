@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The parameter table of [mds]. */
 #include "mds/params.h"
 

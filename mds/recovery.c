@@ -1,9 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Intents and orphans after a start; see recovery.h. */
 #include "mds/recovery.h"
 
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "mds/background.h"
+#include "mds/file/idle.h"
+#include "mds/file/truncate.h"
 #include "mds/op.h"
 
 /* ---- intents ---- */
@@ -13,7 +17,7 @@ struct intent {
 	uint64_t no;
 	struct intent_rec rec;
 	struct open_file *file;
-	struct session *session; /* whose answer it is; NULL: nobody's */
+	struct session *session; /* gets the result as a reply; NULL: none */
 };
 
 static void intent_session(struct mds *m, struct intent *in)
@@ -26,17 +30,17 @@ static void intent_session(struct mds *m, struct intent *in)
 	row = &se->slots[in->rec.slot];
 	if (row->running || msg_find(in->rec.op) == NULL)
 		return;
-	row->running = true; /* whoever repeats it waits for us */
+	row->running = true; /* a repeated request waits for this fiber */
 	row->run_seq = in->rec.seq;
 	session_ref(se);
 	in->session = se;
 }
 
-/* The former incarnation, with the cut. */
+/* Marks the truncation as one that the previous incarnation may have begun. */
 static void may_have_begun(struct intent *in)
 {
 	if (in->rec.kind == INTENT_TRIM)
-		in->file->cutting = in->file->trimming = true;
+		in->file->truncating = in->file->trimming = true;
 }
 
 static void intent_run(void *arg)
@@ -47,8 +51,8 @@ static void intent_run(void *arg)
 	struct op op;
 	int rc;
 
-	/* Two that wait for each other do not keep us from starting; but whoever asks once we serve
-	 * comes behind all of them. */
+	/* Counted before it waits, so that two intents on one file do not hold up the start.
+	 * Requests wait for the lock after all intents. */
 	m->recovery.n_starting--;
 	fmutex_lock(&in->file->busy);
 	may_have_begun(in);
@@ -64,8 +68,8 @@ static void intent_run(void *arg)
 		     ? convert_forget(&op, in->no, &in->rec)
 		     : data_carry_out(&op, in->file, in->no, &in->rec, &attr);
 	if (rc < 0 && !m->stopping)
-		log_error("intent on inode %llu: %s", (unsigned long long)in->rec.ino.v,
-			  status_text(rc));
+		log_error("recovery: executing the intent on inode %llu failed: %s",
+			  (unsigned long long)in->rec.ino.v, status_text(rc));
 	if (in->session != NULL) {
 		replay_end(&in->session->slots[in->rec.slot], in->rec.op, rc, rc >= 0 && op.kept);
 		session_unref(in->session);
@@ -194,13 +198,12 @@ static void remove_orphans(struct mds *m)
 
 	while (rv->n_orphans > 0 && !m->stopping) {
 		struct ino ino = {rv->orphans[rv->n_orphans - 1]};
-		int rc = data_idle(
-			m, ino); /* nothing if somebody has it open: the last close removes it */
+		int rc = data_idle(m, ino); /* leaves it to the last close if it is open */
 
 		if (rc < 0) {
 			if (!m->stopping)
-				log_error("orphan inode %llu: %s", (unsigned long long)ino.v,
-					  status_text(rc));
+				log_error("recovery: orphan inode %llu was not removed: %s",
+					  (unsigned long long)ino.v, status_text(rc));
 			if (rc == -LE_IO)
 				return;
 		}
@@ -217,7 +220,8 @@ void recovery_session(struct mds *m)
 	log_info("recovery: every session has returned or expired; %u orphans",
 		 m->recovery.n_orphans);
 	if (mds_spawn(m, "orphans", remove_orphans) < 0)
-		log_warn("orphans stay until the next start");
+		log_warn("recovery: no memory to remove orphans: they take space until the next "
+			 "start");
 }
 
 int recovery_start(struct mds *m)

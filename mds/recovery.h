@@ -1,7 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * After a start: intents are finished as soon as their targets are up (operations on those files
- * wait for it); orphans are removed when every session of the former incarnation has reclaimed its
- * opens or has expired. Until then no file counts as not open. Nothing ends after a fixed grace.
+ * Recovery after a start of the server. Intents are executed as soon as their targets are up;
+ * operations on those files wait for that. Orphans are removed when all sessions from before the
+ * restart have reclaimed their opens or have ended. Until then every file counts as open. There
+ * is no fixed grace period. Owned by the loop.
  */
 #ifndef LEAT_MDS_RECOVERY_H
 #define LEAT_MDS_RECOVERY_H
@@ -14,21 +16,24 @@
 struct mds;
 
 struct recovery {
-	bool sessions_back; /* every session has returned or expired */
-	uint64_t *orphans;  /* inode numbers, found at start or unlinked since */
+	bool sessions_back; /* all sessions from before have returned or ended */
+	uint64_t *orphans;  /* inode numbers, found at the start or unlinked since */
 	uint32_t n_orphans, cap_orphans;
 	uint32_t n_intents;  /* not yet finished */
 	uint32_t n_starting; /* of these: not yet in the queue for their file */
 };
 
-/* Reads intents and orphans, takes hold of the intents' files, starts the fibers. Before requests
- * are served. Yields. */
+/* Reads intents and orphans, locks the files of the intents, and starts a fiber for each intent.
+ * Called before requests are served. Returns 0, -LE_CORRUPT_STORE, -LE_NOMEM or the error of the
+ * store. Yields. */
 int recovery_start(struct mds *m) CHECK_RESULT;
+/* Frees the list of orphans. Does not yield. */
 void recovery_fini(struct mds *m);
-/* An inode lost its last name while opens are still being reclaimed: it is looked at when they all
- * are. */
+/* Notes an inode that has lost its last name before all sessions have returned. It is removed then,
+ * if it is not open. Returns 0 or -LE_NOMEM. Does not yield. */
 int recovery_orphan(struct mds *m, struct ino ino) CHECK_RESULT;
-/* A session has returned or ended: if it was the last one, the orphans go. */
+/* Called when a session from before the restart has returned or ended. If none is missing, sets
+ * sessions_back and starts a fiber that removes the orphans. Does not yield. */
 void recovery_session(struct mds *m);
 
 #endif

@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Start and stop, and what runs in the background: the watch over targets, expiry of sessions, news
- * of the map to clients, removal of data, the figures.
+ * Start and stop of a server, and the background fibers that have no module: expiry of sessions,
+ * notices of a new cluster map to clients, free space of the disk, metrics.
  */
 #include "mds/server.h"
 
@@ -8,12 +9,22 @@
 
 #include "common/base/log.h"
 #include "common/rt/loop.h"
-#include "mds/detect.h"
+#include "mds/background.h"
+#include "mds/cluster/failure_detector.h"
+#include "mds/cluster/membership.h"
+#include "mds/cluster/registration.h"
 #include "mds/dispatch.h"
-#include "mds/membership.h"
-#include "mds/op.h"
-#include "mds/recall.h"
-#include "mds/targets.h"
+#include "mds/file/give_up.h"
+#include "mds/file/idle.h"
+#include "mds/file/orphan_delay.h"
+#include "mds/file/settle.h"
+#include "mds/file/space_reclaim.h"
+#include "mds/fsck_snapshot.h"
+#include "mds/lease/assumed_open.h"
+#include "mds/mds.h"
+#include "mds/recovery.h"
+#include "mds/session/lock_notify.h"
+#include "mds/session/session_end.h"
 
 #define TICK_MS          1000u
 #define STORE_COMMITS_MS 4000u
@@ -22,51 +33,6 @@
 #define PEERS_TOLD_MAX   16384u
 
 /* ---- background fibers ---- */
-
-struct background {
-	struct mds *m;
-	void (*fn)(struct mds *m);
-};
-
-static void background(void *arg)
-{
-	struct background b = *(struct background *)arg;
-
-	free(arg);
-	b.fn(b.m);
-	latch_done(&b.m->fibers);
-}
-
-int mds_spawn(struct mds *m, const char *name, void (*fn)(struct mds *m))
-{
-	struct background *b = malloc(sizeof(*b));
-	int rc;
-
-	if (b == NULL)
-		return -LE_NOMEM;
-	*b = (struct background){m, fn};
-	latch_add(&m->fibers, 1);
-	rc = fiber_spawn(name, background, b);
-	if (rc < 0) {
-		latch_done(&m->fibers);
-		free(b);
-	}
-	return rc;
-}
-
-int mds_sleep_ms(struct mds *m, uint64_t ms)
-{
-	uint64_t until_us = loop_deadline_ms(ms);
-	int rc;
-
-	if (m->stopping)
-		return -LE_SHUTDOWN;
-	rc = waitq_wait(&m->stop, until_us);
-	if (m->stopping)
-		return -LE_SHUTDOWN;
-	/* Or has the request's own time come? */
-	return rc == -LE_TIMEDOUT && until_us <= fiber_deadline() ? 0 : rc;
-}
 
 static void store_commits(struct mds *m)
 {
@@ -86,17 +52,18 @@ static struct session *find_expired(struct mds *m)
 	list_for_each (n, &m->sessions.all) {
 		struct session *se = list_entry(n, struct session, link);
 
-		if (!se->ended && se->heard_us + ttl_us < loop_now_us())
+		if (!se->ended && se->last_contact_us + ttl_us < loop_now_us())
 			return se;
 	}
 	return NULL;
 }
 
-/* If this process stood still, nobody could be heard. */
+/* After a pause of this process, in which no client could contact it: adds the pause to the last
+ * contact of all sessions. */
 static void forgive(struct mds *m, uint64_t lost_us)
 {
 	list_for_each (n, &m->sessions.all)
-		list_entry(n, struct session, link)->heard_us += lost_us;
+		list_entry(n, struct session, link)->last_contact_us += lost_us;
 	m->serving_us += lost_us;
 }
 
@@ -122,14 +89,39 @@ static void expire_sessions(struct mds *m)
 	}
 }
 
+/* Refuses new files while some space is left for removals, and for RocksDB, which uses more
+ * space for a while before a removal frees any. */
+static void check_disk(struct mds *m)
+{
+	struct store *s = &m->store;
+	struct kv_stats ks;
+	uint64_t reserve;
+
+	kv_stats(s->kv, &ks);
+	reserve = m->params.reserve < ks.disk_size / 8 ? m->params.reserve : ks.disk_size / 8;
+	metric_set(&m->metrics.disk_free_bytes, ks.disk_free);
+	if (!s->short_of_space && ks.disk_free < reserve) {
+		s->short_of_space = true;
+		log_error("%s: %llu MiB are left on its disk, %llu are kept for removals: nothing "
+			  "can be created (ENOSPC) until there is room. Remove files of the file "
+			  "system, or what else lies on that disk",
+			  m->params.data_dir, (unsigned long long)(ks.disk_free >> 20),
+			  (unsigned long long)(reserve >> 20));
+	} else if (s->short_of_space && ks.disk_free >= reserve + reserve / 8) {
+		s->short_of_space = false;
+		log_info("%s: there is room on its disk again", m->params.data_dir);
+	}
+}
+
 static void sample(struct mds *m)
 {
+	struct chain_health h;
 	struct mds_metrics *mm = &m->metrics;
 	uint64_t now = loop_now_us(), requests = metric_get(&mm->requests),
 		 mutations = metric_get(&mm->mutations);
 	double s = (double)(now - m->sampled.at_us) / 1e6;
 	struct rpc_net_totals net = {0};
-	uint64_t total, free, up = 0;
+	uint64_t total, free, n_targets = 0, up = 0, apart = 0;
 
 	if (s > 0) {
 		m->requests_s = (double)(requests - m->sampled.requests) / s;
@@ -141,13 +133,26 @@ static void sample(struct mds *m)
 	rpc_server_totals(m->server, &net);
 	oss_totals(&m->oss, &net);
 	NET_METRICS_SET(mm, &net);
+	check_disk(m);
 	cluster_space(&m->cluster, &total, &free);
-	for (uint32_t i = 0; i < m->cluster.n_targets; i++)
-		up += m->cluster.targets[i]->info.state == TARGET_UP;
+	for (uint32_t i = 0; i < m->cluster.n_targets; i++) {
+		const struct target_info *t = &m->cluster.targets[i]->info;
+
+		if ((t->flags & TARGET_REMOVED) != 0)
+			continue;
+		n_targets++;
+		up += t->state == TARGET_UP;
+		apart += t->state == TARGET_UP && m->cluster.targets[i]->clock.watch.apart;
+	}
 	metric_set(&mm->capacity_bytes, total);
 	metric_set(&mm->free_bytes, free);
-	metric_set(&mm->targets, m->cluster.n_targets);
+	metric_set(&mm->targets, n_targets);
 	metric_set(&mm->targets_up, up);
+	metric_set(&mm->clocks_apart, apart);
+	membership_health(&m->cluster, &h);
+	metric_set(&mm->chains_degraded, h.degraded);
+	metric_set(&mm->chains_down, h.down);
+	metric_set(&mm->chains_lost, h.lost);
 	metric_set(&mm->map_epoch, m->cluster.epoch);
 	metric_set(&mm->sessions, m->sessions.n);
 	metric_set(&mm->opens, m->opens.n_opens);
@@ -157,23 +162,23 @@ static void sample(struct mds *m)
 	metric_set(&mm->inodes, m->store.counters.n_inodes);
 }
 
-static void figures(struct mds *m)
+static void stats_run(struct mds *m)
 {
 	do
 		sample(m);
 	while (mds_sleep_ms(m, TICK_MS) == 0);
 }
 
-/* ---- news of the map ---- */
+/* ---- notices of a new map ---- */
 
-struct tell {
+struct notification {
 	struct mds *m;
 	struct rpc_peer *peer;
 };
 
-static void tell_peer(void *arg)
+static void notify_peer(void *arg)
 {
-	struct tell *t = arg;
+	struct notification *t = arg;
 	struct cb_map_changed_req req = {t->m->cluster.epoch};
 	struct cb_map_changed_rep rep;
 	struct rpc_call call = {.op = OP_cb_map_changed,
@@ -182,27 +187,27 @@ static void tell_peer(void *arg)
 				.deadline_us = loop_deadline_ms(1000)};
 
 	if (!t->peer->gone && rpc_callback(t->peer, &call) < 0)
-		log_debug("%s was not told of the new map",
-			  t->peer->name); /* it asks when it needs to */
+		log_debug("%s could not be notified of the new map",
+			  t->peer->name); /* it requests the map when it needs it */
 	rpc_call_fini(&call);
 	rpc_peer_unref(t->peer);
 }
 
-struct tells {
+struct notifications {
 	struct mds *m;
-	struct tell *list;
+	struct notification *list;
 	uint32_t n, cap;
 };
 
 static void collect(void *arg, struct rpc_peer *p)
 {
-	struct tells *ts = arg;
+	struct notifications *ts = arg;
 
 	if (p->role == ROLE_OSSD || p->role == ROLE_MDS || p->gone || ts->n == PEERS_TOLD_MAX)
 		return;
 	if (ts->n == ts->cap) {
 		uint32_t cap = ts->cap == 0 ? 64 : ts->cap * 2;
-		struct tell *l = realloc(ts->list, cap * sizeof(*l));
+		struct notification *l = realloc(ts->list, cap * sizeof(*l));
 
 		if (l == NULL)
 			return;
@@ -210,15 +215,15 @@ static void collect(void *arg, struct rpc_peer *p)
 		ts->cap = cap;
 	}
 	rpc_peer_ref(p);
-	ts->list[ts->n++] = (struct tell){ts->m, p};
+	ts->list[ts->n++] = (struct notification){ts->m, p};
 }
 
-static void tell_map(struct mds *m)
+static void notify_map(struct mds *m)
 {
 	uint32_t told = m->cluster.epoch;
 
 	while (!m->stopping) {
-		struct tells ts = {.m = m};
+		struct notifications ts = {.m = m};
 
 		if (told == m->cluster.epoch) {
 			if (waitq_wait(&m->cluster.changed, NO_DEADLINE) < 0)
@@ -227,99 +232,9 @@ static void tell_map(struct mds *m)
 		}
 		told = m->cluster.epoch;
 		rpc_server_each_peer(m->server, collect, &ts);
-		fiber_parallel("tell-map", tell_peer, ts.list, sizeof(*ts.list), ts.n, 64);
+		fiber_parallel("notify-map", notify_peer, ts.list, sizeof(*ts.list), ts.n, 64);
 		free(ts.list);
 	}
-}
-
-/* ---- sessions end ---- */
-
-/* A session may have had a million leases and opens: others are served in between, and what ends
- * with an open is done for many at once. */
-#define DROP_AT_ONCE  1024u
-#define IDLE_AT_ONCE  256u
-#define IDLE_PARALLEL 64u
-
-/* Of one that has not returned it is not known. */
-static bool may_have_writers(const struct session *se)
-{
-	if (se->from_store)
-		return true;
-	list_for_each (n, &se->opens)
-		if (list_entry(n, struct open, by_session)->n_write > 0)
-			return true;
-	return false;
-}
-
-struct idling {
-	struct mds *m;
-	struct ino ino;
-	int status;
-};
-
-static void idle_one(void *arg)
-{
-	struct idling *i = arg;
-
-	i->status = data_idle(i->m, i->ino);
-}
-
-/* It is out of the tables: nothing may be left behind, whatever fails. Opens that are not looked
- * after now are orphans, and unsettled, until the next start. */
-static int drop_all(struct mds *m, struct session *se)
-{
-	struct idling is[IDLE_AT_ONCE];
-	int rc = 0;
-
-	locks_drop_session(&m->locks, se->id);
-	while (leases_drop_some(&m->leases, se, DROP_AT_ONCE))
-		fiber_yield();
-	while (!list_empty(&se->opens)) {
-		uint32_t n = 0;
-
-		while (n < IDLE_AT_ONCE && !list_empty(&se->opens)) {
-			struct open *o = list_entry(se->opens.next, struct open, by_session);
-
-			is[n++] = (struct idling){m, o->file->ino, 0};
-			open_drop_all(&m->opens, o);
-		}
-		if (rc == 0 && m->stopping)
-			rc = -LE_SHUTDOWN;
-		if (rc == 0)
-			fiber_parallel("idle", idle_one, is, sizeof(is[0]), n, IDLE_PARALLEL);
-		for (uint32_t i = 0; i < n && rc == 0; i++)
-			rc = is[i].status;
-	}
-	return rc;
-}
-
-int session_end(struct mds *m, struct session *se)
-{
-	const uint64_t deadline = fiber_deadline();
-	bool mine;
-	int rc = 0;
-
-	session_ref(se);
-	/* However long whoever asked is willing to wait: half an end would be none. */
-	fiber_set_deadline(NO_DEADLINE);
-	fmutex_lock(&m->sessions.lock);
-	/* Or somebody else is at it, and waits for what has to be waited for. */
-	mine = !se->ended;
-	if (mine)
-		rc = session_remove(&m->sessions, se);
-	fmutex_unlock(&m->sessions.lock);
-	/* What a silent client may still have on its way to object servers is refused once they
-	 * know. Before that nobody else gets what it had, even if this server is being stopped. */
-	if (mine && rc == 0 && !se->closing && may_have_writers(se))
-		targets_await_fence(&m->cluster, m->sessions.gen);
-	if (mine && rc == 0) {
-		rc = drop_all(m, se);
-		if (se->from_store && session_returned(&m->sessions, se))
-			recovery_session(m);
-	}
-	fiber_set_deadline(deadline);
-	session_unref(se);
-	return rc;
 }
 
 /* ---- rpc ---- */
@@ -329,7 +244,7 @@ static void peer_closed(void *arg, struct rpc_peer *p)
 	struct mds *m = arg;
 
 	if (p->role == ROLE_OSSD)
-		detect_peer_gone(&m->cluster, p->id);
+		failure_detector_peer_gone(&m->cluster, p->id);
 	if (p->user != NULL)
 		session_detach(p->user, p);
 	p->user = NULL;
@@ -407,6 +322,7 @@ static int new_incarnation(struct mds *m)
 	struct store *s = &m->store;
 
 	TRY(store_run(s));
+	check_disk(m);
 	TRY(txn_begin(s));
 	s->cluster.incarnation++;
 	txn_cluster(s);
@@ -430,8 +346,8 @@ static int send_chains(void *arg, uint32_t target, struct bytes chains, struct b
 			       deadline_us);
 }
 
-/* 0 only when every address refuses that can be used here, and there is one: then no process is
- * there that could. */
+/* Returns 0 if no process listens on the target's addresses: at least one of them can be used
+ * from this server, and each of those refuses the connection. */
 static int probe_target(void *arg, const struct target *t)
 {
 	struct mds *m = arg;
@@ -449,7 +365,7 @@ static int probe_target(void *arg, const struct target *t)
 			k->ops->close(k);
 			return -LE_EXIST;
 		}
-		/* Verbs, where this server has none. */
+		/* An address for verbs, which this server does not have. */
 		if (rc == -LE_CONFIG)
 			continue;
 		if (rc != -LE_CONNREFUSED)
@@ -459,12 +375,13 @@ static int probe_target(void *arg, const struct target *t)
 	return refused ? 0 : -LE_NODATA;
 }
 
-/* From now on: however long the start took, they could not be heard. */
+/* The time to live of sessions starts now: during the start clients could not contact the
+ * server. */
 static void sessions_may_return(struct mds *m)
 {
 	m->serving_us = env_now_us(m->env);
 	list_for_each (n, &m->sessions.all)
-		list_entry(n, struct session, link)->heard_us = m->serving_us;
+		list_entry(n, struct session, link)->last_contact_us = m->serving_us;
 }
 
 static int start_parts(struct mds *m)
@@ -473,6 +390,7 @@ static int start_parts(struct mds *m)
 	TRY(sessions_load(&m->sessions, &m->store, &m->params));
 	TRY(cluster_load(&m->cluster, &m->store, &m->params));
 	TRY(exports_load(&m->exports, &m->store));
+	TRY(give_up_load(m));
 	TRY(oss_init(&m->oss, &m->cluster, &m->params, m->transport, &m->key));
 	m->cluster.target_changed = target_changed;
 	m->cluster.send = send_chains;
@@ -480,35 +398,37 @@ static int start_parts(struct mds *m)
 	m->cluster.arg = m;
 	for (uint32_t i = 0; i < m->cluster.n_targets; i++)
 		oss_target_changed(&m->oss, m->cluster.targets[i]);
-	/* Before anybody can ask: who waits for one takes what is not listed for ended. */
+	/* Before requests are served: a tool that waits for a conversion takes it as ended when
+	 * it is not listed. */
 	TRY(conversions_start(m));
 	TRY(recovery_start(m));
-	/* Nothing yields between these two: no request comes first. */
+	/* Nothing yields between these two, so no request precedes sessions_may_return. */
 	TRY(serve(m));
 	sessions_may_return(m);
 	TRY(membership_start(&m->cluster));
 	TRY(mds_spawn(m, "watch-targets", watch_targets));
 	TRY(mds_spawn(m, "store-commits", store_commits));
 	TRY(mds_spawn(m, "expire", expire_sessions));
-	TRY(mds_spawn(m, "tell-map", tell_map));
-	TRY(mds_spawn(m, "reclaim", reclaim_run));
-	TRY(mds_spawn(m, "linger", linger_run));
-	TRY(mds_spawn(m, "tell-unlocked", locks_tell));
-	TRY(mds_spawn(m, "ask-presumed", recall_presumed));
-	return mds_spawn(m, "figures", figures);
+	TRY(mds_spawn(m, "notify-map", notify_map));
+	TRY(mds_spawn(m, "reclaim", space_reclaim_run));
+	TRY(mds_spawn(m, "orphan-delay", orphan_delay_run));
+	TRY(mds_spawn(m, "notify-unlocked", locks_notify));
+	TRY(mds_spawn(m, "query-opens", assumed_opens_query));
+	TRY(give_up_go_on(m));
+	return mds_spawn(m, "stats", stats_run);
 }
 
 static void init_parts(struct mds *m)
 {
-	/* So that stopping halfway finds everything empty. */
+	/* If the start fails halfway, mds_stop finds everything empty. */
 	waitq_init(&m->stop);
-	waitq_init(&m->presumed_q);
+	waitq_init(&m->assumed_q);
 	latch_init(&m->fibers, 0);
 	open_files_init(&m->opens, m->params.opens_max);
-	reclaim_init(&m->reclaim);
+	space_reclaim_init(&m->reclaim);
 	locks_init(&m->locks, m->params.locks_max);
 	leases_init(&m->leases, m->params.leases_max);
-	linger_init(&m->linger);
+	orphan_delay_init(&m->orphan_delay);
 	conversions_init(&m->conversions);
 	residency_init(&m->residency);
 	waitq_init(&m->cluster.changed);
@@ -534,6 +454,7 @@ int mds_start(const struct mds_options *o, struct mds **ret_mds)
 	m->failed_arg = o->arg;
 	m->start_us = loop_now_us();
 	m->serving_us = UINT64_MAX;
+	m->hooks = (struct mds_hooks){.inode_idle = data_idle, .session_back = recovery_session};
 	cap_key_derive(&o->key, &m->cap_key);
 	rc = open_store(m);
 	if (rc < 0) {
@@ -559,9 +480,9 @@ void mds_stop(struct mds *m)
 	m->stopping = true;
 	waitq_wake_all(&m->stop);
 	waitq_wake_all(&m->reclaim.work);
-	waitq_wake_all(&m->linger.work);
+	waitq_wake_all(&m->orphan_delay.work);
 	waitq_wake_all(&m->locks.work);
-	waitq_wake_all(&m->presumed_q);
+	waitq_wake_all(&m->assumed_q);
 	cluster_stop(&m->cluster);
 	oss_stop(&m->oss);
 	if (m->server != NULL)
@@ -571,6 +492,7 @@ void mds_stop(struct mds *m)
 	if (m->store.running)
 		store_stop(&m->store);
 	fsck_fini(m);
+	give_up_fini(m);
 	recovery_fini(m);
 	locks_fini(&m->locks);
 	residency_fini(&m->residency);

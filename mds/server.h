@@ -1,11 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The metadata server as a library: main.c, the simulator and the tests start it with these. An
  * instance belongs to the loop on which it was started; many may run in one process.
  */
 #ifndef LEAT_MDS_SERVER_H
 #define LEAT_MDS_SERVER_H
-
-#include <stdio.h>
 
 #include "common/rpc/rpc.h"
 #include "mds/metrics.h"
@@ -23,30 +22,15 @@ struct mds_options {
 	void (*failed)(void *arg, int status);
 	void *arg;
 };
-/* In a fiber of the loop: opens the store in params.data_dir, recovers, listens. Yields.
- * -LE_STORE_FORMAT when there is none (mds_format makes one), and what kv_open and
- * rpc_server_create give. */
+/* Opens the store in params.data_dir, recovers, and listens. Called in a fiber of the loop. Returns
+ * 0, -LE_STORE_FORMAT if there is no store (mds_format makes one), or the errors of kv_open and
+ * rpc_server_create. Yields. */
 int mds_start(const struct mds_options *o, struct mds **ret_mds) CHECK_RESULT;
-/* Requests under way are finished, then everything is closed and freed. Yields. */
+/* Finishes the requests in flight, then closes and frees everything. Yields. */
 void mds_stop(struct mds *m);
-/* What it listens on: "host:port host:port" with real ports. */
+/* The addresses that it listens on, as "host:port host:port" with real ports. */
 const char *mds_addrs(const struct mds *m);
-/* Readable from any thread. */
+/* The counters, which any thread may read. */
 const struct mds_metrics *mds_metrics_of(const struct mds *m);
-
-/* Makes an empty file system in params.data_dir; cluster zero: a random uuid. -LE_EXIST when there
- * is one. */
-int mds_format(struct env *env, const struct mds_params *p,
-	       const struct uuid *cluster) CHECK_RESULT;
-/* Compares everything with everything; a line to report for each problem. With repair what can be
- * mended is. */
-int mds_check(struct env *env, const struct mds_params *p, bool repair, FILE *report,
-	      uint64_t *ret_problems) CHECK_RESULT;
-/* A consistent copy of the store (of a server that is not running) at path, which must not exist.
- */
-int mds_backup(struct env *env, const struct mds_params *p, const char *path) CHECK_RESULT;
-/* Puts a copy made by mds_backup in the place of a store that must not exist. Inode numbers and
- * request numbers given out since the backup are skipped, so that none is used twice. */
-int mds_restore(struct env *env, const struct mds_params *p, const char *path) CHECK_RESULT;
 
 #endif

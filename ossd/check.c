@@ -1,14 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * leat-ossd check: reads the whole index of a store that is not in use. Each record decodes,
- * its extents lie inside the file and belong to nobody else, its end is where its blocks allow;
- * with data every block is read and compared with its checksum. One line per problem.
+ * leat-ossd check: reads the whole index of a store that is not in use. Checks that each record
+ * decodes, that its extents lie inside the data file and belong to no other block, and that its
+ * end matches its blocks. With --data, also reads every block and compares it with its checksum.
+ * Prints one line per problem.
  */
+#include "ossd/check.h"
+
 #include <stdlib.h>
 
 #include "common/base/checksum.h"
+#include "ossd/chunk/chunk_names.h"
 #include "ossd/chunk/chunk_store.h"
-#include "ossd/chunk/store_impl.h"
-#include "ossd/server.h"
+#include "ossd/chunk/store_block.h"
 
 #define CHECK_BATCH 256u
 
@@ -21,13 +25,12 @@ struct check {
 	struct data_file data;
 	struct extent_alloc alloc;
 	struct replay replay;
-	struct ledger ledger;
+	struct chunk_inventory inventory;
 	uint64_t problems, n_chunks, n_blocks, bytes;
-	struct chunk_names rows, names; /* records, and rows N */
+	struct chunk_names rows, names; /* chunks with a record (K), chunks with a name (N) */
 	uint8_t next[KV_KEY_MAX + 1];
 	size_t next_len;
-	/* One batch of decoded records, whose data is read after the scan (which must not yield).
-	 */
+	/* One batch of decoded records. Their data is read after the scan, which must not yield. */
 	bool verify;
 	struct chunk_key ids[CHECK_BATCH];
 	struct chunk_record *recs[CHECK_BATCH];
@@ -69,14 +72,14 @@ static int check_chunk(struct check *c, const void *key, size_t key_len, const v
 	struct chunk_record *r = c->recs[c->n];
 	struct chunk_summary_info info;
 
-	if (chunk_row_decode(ROW_CHUNK, key, key_len, &id) < 0) {
+	if (chunk_key_decode(ROW_CHUNK, key, key_len, &id) < 0) {
 		c->problems++;
 		fprintf(c->report, "a key of %zu bytes is no chunk's\n", key_len);
 		return 0;
 	}
 	c->n_chunks++;
 	chunk_names_add(&c->rows, &id);
-	TRY(ledger_found(&c->ledger, &id));
+	TRY(inventory_found(&c->inventory, &id));
 	if (chunk_record_is_lost(&id, value, len)) {
 		chunk_problem(c, &id, -1, "it is lost");
 		return 0;
@@ -98,7 +101,7 @@ static int check_name(struct check *c, const void *key, size_t key_len)
 {
 	struct chunk_key id;
 
-	if (chunk_row_decode(ROW_NAME, key, key_len, &id) < 0) {
+	if (chunk_key_decode(ROW_NAME, key, key_len, &id) < 0) {
 		c->problems++;
 		fprintf(c->report, "a key of %zu bytes is no chunk's name\n", key_len);
 		return 0;
@@ -107,7 +110,7 @@ static int check_name(struct check *c, const void *key, size_t key_len)
 	return 0;
 }
 
-/* Rows that say something about a chunk or a chain, besides its records. */
+/* Checks rows about a chunk or a chain that are not chunk records. */
 static bool chain_row_valid(enum row_kind kind, const void *key, size_t key_len, const void *value,
 			    size_t len)
 {
@@ -118,8 +121,8 @@ static bool chain_row_valid(enum row_kind kind, const void *key, size_t key_len,
 	uint64_t version;
 
 	if (kind == ROW_PENDING || kind == ROW_CHANGED)
-		return chunk_row_decode(kind, key, key_len, &k) == 0 && len == 0;
-	if (chain_row_decode(kind, key, key_len, &chain) < 0)
+		return chunk_key_decode(kind, key, key_len, &k) == 0 && len == 0;
+	if (chain_key_decode(kind, key, key_len, &chain) < 0)
 		return false;
 	if (kind == ROW_LOG || kind == ROW_SYNCED)
 		return epoch_value_decode(value, len, &epoch) == 0;
@@ -147,23 +150,23 @@ static int check_row(void *arg, const void *key, size_t key_len, const void *val
 			fprintf(c->report, "a remembered answer is damaged\n");
 		}
 		return 0;
-	case ROW_LEDGER:
-		if (ledger_load(&c->ledger, key, key_len, value, len) < 0) {
+	case ROW_INVENTORY:
+		if (inventory_load(&c->inventory, key, key_len, value, len) < 0) {
 			c->problems++;
-			fprintf(c->report, "a row of the ledger is damaged\n");
+			fprintf(c->report, "a row of the chunk inventory is damaged\n");
 		}
 		return 0;
 	case ROW_META:
-		if (key_len == LEDGER_BEGAN_KEY_SIZE &&
-		    memcmp(key, LEDGER_BEGAN_KEY, key_len) == 0) {
-			c->ledger.began = true;
-			c->ledger.named = len > 0;
+		if (key_len == INVENTORY_BEGAN_KEY_SIZE &&
+		    memcmp(key, INVENTORY_BEGAN_KEY, key_len) == 0) {
+			c->inventory.began = true;
+			c->inventory.named = len > 0;
 		}
 		return 0;
 	case ROW_NAME:
 		return check_name(c, key, key_len);
 	case ROW_WRITER:
-		if (writer_row_decode(key, key_len, &session) < 0 || len > 1) {
+		if (writer_key_decode(key, key_len, &session) < 0 || len > 1) {
 			c->problems++;
 			fprintf(c->report, "a row of a session is damaged\n");
 		}
@@ -185,7 +188,7 @@ static int check_row(void *arg, const void *key, size_t key_len, const void *val
 	return 0;
 }
 
-/* What is wrong with a block that lies in c->buf; NULL: nothing. */
+/* Returns what is wrong with the block in c->buf; NULL: nothing. */
 static const char *block_fault(const struct check *c, const struct chunk_block *b)
 {
 	const uint8_t *plain = c->buf->data;
@@ -241,12 +244,12 @@ static int take_name(void *arg, const void *key, size_t key_len, const void *val
 	memcpy(c->next, key, key_len);
 	c->next[key_len] = 0;
 	c->next_len = key_len + 1;
-	if (chunk_row_decode(ROW_NAME, key, key_len, &c->ids[c->n]) == 0)
+	if (chunk_key_decode(ROW_NAME, key, key_len, &c->ids[c->n]) == 0)
 		c->n++;
 	return 0;
 }
 
-/* Each chunk that has a name and no record is a problem, and counts among the rows then. */
+/* Reports each chunk that has a name and no record, and then counts it among the records. */
 static int look_at_names(struct check *c)
 {
 	static const uint8_t end = ROW_NAME + 1;
@@ -260,11 +263,11 @@ static int look_at_names(struct check *c)
 		c->n = 0;
 		TRY(kv_scan(c->kv, NULL, &range, take_name, c, &more));
 		for (uint32_t i = 0; i < c->n; i++) {
-			uint8_t key[CHUNK_ROW_SIZE];
+			uint8_t key[CHUNK_KEY_SIZE];
 			struct kv_value v;
 			int rc;
 
-			chunk_row_encode(ROW_CHUNK, &c->ids[i], key);
+			chunk_key_encode(ROW_CHUNK, &c->ids[i], key);
 			rc = kv_get(c->kv, key, sizeof(key), &v);
 			if (rc == 0)
 				kv_value_fini(&v);
@@ -274,8 +277,8 @@ static int look_at_names(struct check *c)
 			}
 			chunk_problem(c, &c->ids[i], -1, "the index has lost it");
 			chunk_names_add(&c->rows, &c->ids[i]);
-			if (ledger_suspects(&c->ledger, &c->ids[i]))
-				ledger_named(&c->ledger, &c->ids[i]);
+			if (inventory_suspects(&c->inventory, &c->ids[i]))
+				inventory_named(&c->inventory, &c->ids[i]);
 		}
 	}
 	return 0;
@@ -301,7 +304,7 @@ static void print_lost(void *arg, const struct chunk_key *k)
 	chunk_problem(c, k, -1, "the index has lost it");
 }
 
-static void print_doubt(void *arg, const struct ledger_doubt *d)
+static void print_uncertain(void *arg, const struct inventory_uncertain *d)
 {
 	struct check *c = arg;
 
@@ -311,33 +314,33 @@ static void print_doubt(void *arg, const struct ledger_doubt *d)
 		d->chain, (unsigned long long)d->n_lost, (unsigned long long)d->upto);
 }
 
-/* Chunks that must be there and have no row. */
-static int check_ledger(struct check *c)
+/* Reports chunks that must exist and have no row. */
+static int check_inventory(struct check *c)
 {
 	struct kv_batch *b = kv_batch_create();
 	uint64_t lost, named;
-	bool names = c->ledger.named;
+	bool names = c->inventory.named;
 	int rc;
 
 	if (!b)
 		return -LE_NOMEM;
-	if (!c->ledger.began && c->rows.n > 0) {
-		fprintf(c->report, "the index has lost the row that says that there is a ledger\n");
+	if (!c->inventory.began && c->rows.n > 0) {
+		fprintf(c->report, "the index has lost the row that marks the chunk inventory\n");
 		c->problems++;
 	}
-	lost = ledger_loaded(&c->ledger, b);
+	lost = inventory_loaded(&c->inventory, b);
 	named = c->problems;
 	rc = names ? check_names(c) : 0;
-	ledger_begin_doubts(&c->ledger, b);
+	inventory_begin_uncertain(&c->inventory, b);
 	kv_batch_destroy(b);
 	TRY(rc);
-	ledger_each_lost(&c->ledger, print_lost, c);
+	inventory_each_lost(&c->inventory, print_lost, c);
 	named = c->problems - named;
 	if (lost > named) {
 		fprintf(c->report, "the index has lost %llu other chunks\n",
 			(unsigned long long)(lost - named));
 		c->problems += lost - named;
-		ledger_each_doubt(&c->ledger, print_doubt, c);
+		inventory_each_uncertain(&c->inventory, print_uncertain, c);
 	}
 	return 0;
 }
@@ -378,7 +381,7 @@ static void check_close(struct check *c)
 {
 	extent_alloc_fini(&c->alloc);
 	replay_fini(&c->replay);
-	ledger_fini(&c->ledger);
+	inventory_fini(&c->inventory);
 	data_file_close(&c->data);
 	if (c->kv)
 		kv_close(c->kv);
@@ -404,12 +407,12 @@ int ossd_check(struct env *env, const struct ossd_params *p, bool verify_data, F
 	c->report = report;
 	c->verify = verify_data;
 	replay_init(&c->replay, UINT32_MAX);
-	ledger_init(&c->ledger);
+	inventory_init(&c->inventory);
 	rc = check_open(c);
 	if (rc == 0)
 		rc = check_index(c);
 	if (rc == 0)
-		rc = check_ledger(c);
+		rc = check_inventory(c);
 	if (rc == 0) {
 		fprintf(report, "%s: %llu chunks, %llu blocks, %llu bytes%s: %llu problems\n",
 			p->data_dir, (unsigned long long)c->n_chunks,

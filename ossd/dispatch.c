@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "ossd/dispatch.h"
 
-#include "ossd/ops/op.h"
+#include "ossd/ops/handlers.h"
 
 const struct rpc_handler ossd_handlers[] = {
 	{ OP_oss_read, op_read },     { OP_oss_write, op_write },   { OP_oss_trim, op_trim },
@@ -13,6 +14,6 @@ const struct rpc_handler ossd_handlers[] = {
 	{ OP_oss_resync_rows, op_resync_rows }, { OP_oss_fetch, op_fetch },
 	{ OP_oss_scrub, op_scrub },   { OP_oss_copy, op_copy },
 	{ OP_oss_readv, op_readv },   { OP_oss_release, op_release },
-	{ OP_oss_reclaim, op_reclaim },
+	{ OP_oss_replay_done, op_replay_done }, { OP_oss_next, op_next },
 };
 const uint32_t n_ossd_handlers = ARRAY_SIZE(ossd_handlers);

@@ -1,4 +1,5 @@
-/* Which handler serves which operation. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table from operations to handlers. */
 #ifndef LEAT_OSSD_DISPATCH_H
 #define LEAT_OSSD_DISPATCH_H
 

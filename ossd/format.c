@@ -1,8 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Making an empty store: data_dir/data (an empty file that grows, or a symbolic link to a labelled
- * device) and data_dir/index with the super row. The super row comes last: a folder without it is
- * no store, and formatting it again is fine.
+ * Makes an empty store: data_dir/data (an empty file that grows, or a symbolic link to a labelled
+ * device) and data_dir/index with the super row. The super row is written last: a folder without
+ * it is not a store and can be formatted again.
  */
+#include "ossd/format.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,8 +14,6 @@
 
 #include "common/base/log.h"
 #include "ossd/chunk/chunk_store.h"
-#include "ossd/chunk/store_impl.h"
-#include "ossd/server.h"
 
 #define SIZE_DEFAULT (1ULL << 30)
 #define SIZE_MIN     (1ULL << 20)
@@ -22,12 +23,12 @@ static uint64_t choose_size(const struct ossd_params *p)
 {
 	struct statvfs v;
 	bool known = statvfs(p->data_dir, &v) == 0;
-	uint64_t room = known ? (uint64_t)v.f_bavail * v.f_frsize / 10 * 9 : SIZE_DEFAULT;
-	uint64_t size = p->data_size ? p->data_size : room;
+	uint64_t space = known ? (uint64_t)v.f_bavail * v.f_frsize / 10 * 9 : SIZE_DEFAULT;
+	uint64_t size = p->data_size ? p->data_size : space;
 
-	if (known && size > room)
+	if (known && size > space)
 		log_warn("%s: data_size leaves no room for the index: 90 %% of what is free "
-			 "is %llu MiB", p->data_dir, (unsigned long long)(room >> 20));
+			 "is %llu MiB", p->data_dir, (unsigned long long)(space >> 20));
 	if (size > SIZE_MAX_)
 		size = SIZE_MAX_;
 	return size / UNIT_SIZE * UNIT_SIZE;
@@ -48,8 +49,8 @@ static int make_data_file(struct env *env, const struct ossd_params *p)
 	return rc;
 }
 
-/* data_dir/data names the device; the label comes first, so a link never leads to a device without
- * one. */
+/* Makes data_dir/data a link to the device. The label is written first, so that a link never leads
+ * to a device without one. */
 static int make_data_link(struct env *env, const struct ossd_params *p, const struct uuid *uuid)
 {
 	char path[STORE_PATH_MAX];
@@ -105,7 +106,7 @@ static int make_index(struct env *env, const struct ossd_params *p, uint64_t cap
 	return rc;
 }
 
-/* The folder's own name, and those of its parents that may be new. */
+/* Syncs the names of the folder and of those parents that may be new. */
 static int sync_names(struct env *env, const char *dir)
 {
 	char path[CONFIG_STR_MAX];

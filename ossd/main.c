@@ -1,6 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * leat-ossd: the object server of one disk or several. Command line, configuration, signals;
- * targets.c runs a server (server.c) for each disk on a loop of its own (README.md: the threads).
+ * leat-ossd: the object server of one or more disks. Command line, configuration, signals.
+ * targets.c runs a server (server.c) for each disk on a separate loop (README.md lists the
+ * threads).
  *
  * Exit status: 0 a clean stop or a check without problems, 1 failure, 2 bad usage or
  * configuration, 3 the metadata server refuses the store.
@@ -12,8 +14,15 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "common/base/build.h"
 #include "common/base/log.h"
+#include "common/base/notify.h"
 #include "common/kv/kv.h"
+#include "common/kv/kv_rocksdb.h"
+#include "common/rpc/auth.h"
+#include "common/rt/env_real.h"
+#include "ossd/check.h"
+#include "ossd/format.h"
 #include "ossd/server.h"
 #include "ossd/targets.h"
 
@@ -25,8 +34,9 @@ struct program {
 	struct cluster_params cluster;
 	struct ossd_params params;
 	const char *command, *ready_file;
+	struct rpc_key key;
 	bool check_data, force;
-	uint32_t n_made; /* by format */
+	uint32_t n_made; /* stores made by format */
 	struct env *env;
 	struct loop *loop;
 	int signal_fd;
@@ -51,6 +61,7 @@ static void usage(FILE *out)
 	      "  -c, --config FILE    configuration (else $LEAT_CONF, /etc/leat/leat.conf)\n"
 	      "  --set NAME=VALUE     a parameter of section [ossd], or cluster.NAME=VALUE\n"
 	      "  --ready-file PATH    write the addresses there when the target is in service\n"
+	      "  --check-config [FILE]...  would it start with this configuration, and its key?\n"
 	      "  --params             show all parameters with their defaults\n"
 	      "  --help, --version\n"
 	      "\n"
@@ -70,7 +81,7 @@ static int set_one(struct program *g, const char *text)
 {
 	struct config_section s[2];
 	const char *eq = strchr(text, '=');
-	char name[128], err[512];
+	char name[128], err[CONFIG_ERR_SIZE];
 	int which = 1, rc = -LE_CONFIG;
 
 	(void)sections(g, s);
@@ -91,11 +102,40 @@ static int set_one(struct program *g, const char *text)
 	return rc;
 }
 
+static int load_key(struct program *g, char *err, size_t err_size)
+{
+	struct rpc_key_problem problem;
+	int rc = rpc_key_check(g->cluster.key_file, &g->key, &problem);
+
+	if (rc < 0)
+		snprintf(err, err_size, "%s. %s", problem.text, problem.hint);
+	return rc;
+}
+
+/* The checks of --check-config: the same functions as at a start. */
+static int judge(void *arg, const char *path, char *err, size_t err_size)
+{
+	struct program *g = arg;
+	struct config_section s[2];
+	int n = sections(g, s);
+
+	TRY(config_load(path, s, n, err, err_size));
+	return load_key(g, err, err_size);
+}
+
+static int check_config(struct program *g, const char *file, int argc, char **argv)
+{
+	char **files = argc > 0 || file == NULL ? argv : (char **)&file;
+	int n = argc == 0 && file != NULL ? 1 : argc;
+
+	return config_check_files("leat-ossd", files, n, judge, g) > 0 ? EXIT_USAGE : 0;
+}
+
 static int load_config(struct program *g, const char *file, char *const *sets, int n_sets)
 {
 	struct config_section s[2];
 	enum log_level level;
-	char err[512] = "";
+	char err[CONFIG_ERR_SIZE] = "";
 	int n = sections(g, s), rc = config_load(file, s, n, err, sizeof(err));
 
 	if (rc < 0) {
@@ -131,10 +171,11 @@ enum {
 	OPT_FORCE,
 	OPT_HELP,
 	OPT_VERSION,
-	OPT_PARAMS
+	OPT_PARAMS,
+	OPT_CHECK_CONFIG
 };
 
-/* 0 to go on, else the exit status + 1. */
+/* Returns 0 to continue, else the exit status + 1. */
 static int parse(struct program *g, int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -144,12 +185,14 @@ static int parse(struct program *g, int argc, char **argv)
 		{"data", no_argument, NULL, OPT_DATA},
 		{"force", no_argument, NULL, OPT_FORCE},
 		{"params", no_argument, NULL, OPT_PARAMS},
+		{"check-config", no_argument, NULL, OPT_CHECK_CONFIG},
 		{"help", no_argument, NULL, OPT_HELP},
 		{"version", no_argument, NULL, OPT_VERSION},
 		{0},
 	};
 	const char *file = NULL;
 	char *sets[SETS_MAX];
+	bool check = false;
 	int n_sets = 0, c;
 
 	while ((c = getopt_long(argc, argv, "c:h", options, NULL)) != -1) {
@@ -163,15 +206,19 @@ static int parse(struct program *g, int argc, char **argv)
 			g->check_data = true;
 		else if (c == OPT_FORCE)
 			g->force = true;
+		else if (c == OPT_CHECK_CONFIG)
+			check = true;
 		else if (c == OPT_PARAMS)
 			return show_params(g) + 1;
 		else if (c == OPT_VERSION)
-			return printf("leat-ossd %s\n", LEAT_VERSION) > 0 ? 1 : 2;
+			return printf("leat-ossd %s\n", leat_build) > 0 ? 1 : 2;
 		else if (c == OPT_HELP || c == 'h')
 			return usage(stdout), 1;
 		else
 			return usage(stderr), EXIT_USAGE + 1;
 	}
+	if (check)
+		return check_config(g, file, argc - optind, argv + optind) + 1;
 	if (optind != argc - 1) {
 		usage(stderr);
 		return EXIT_USAGE + 1;
@@ -207,7 +254,28 @@ static int run_check(struct program *g)
 	return first == 0 && rc != -LE_NOENT ? rc : first;
 }
 
-/* Among several folders those that are stores already are left alone: a disk was added. */
+/* Formats one store. Fails if the parent folder is missing: then its disk is not mounted, or the
+ * path is wrong, and the store would be made on the system's disk. Reports errors on stderr. */
+static int format_one(struct program *g, const struct ossd_params *p)
+{
+	char parent[CONFIG_STR_MAX];
+	int rc = env_find_parent(g->env, p->data_dir, parent, sizeof(parent));
+
+	if (rc < 0) {
+		fprintf(stderr,
+			"leat-ossd: %s: %s: %s. Is its disk mounted? Only the last folder of "
+			"data_dir is made.\n",
+			p->data_dir, parent, status_text(rc));
+		return rc;
+	}
+	rc = ossd_format(g->env, p, g->force);
+	if (rc < 0)
+		fprintf(stderr, "leat-ossd: %s: %s\n", p->data_dir,
+			rc == -LE_EXIST ? "there is a store already" : status_text(rc));
+	return rc;
+}
+
+/* Skips folders that are stores already if others are new, because a disk was added. */
 static int run_format(struct program *g)
 {
 	struct ossd_params p;
@@ -215,10 +283,7 @@ static int run_format(struct program *g)
 	int rc, first = 0;
 
 	for (; (rc = targets_params(&g->params, n, &p)) == 0; n++) {
-		rc = ossd_format(g->env, &p, g->force);
-		if (rc < 0)
-			fprintf(stderr, "leat-ossd: %s: %s\n", p.data_dir,
-				rc == -LE_EXIST ? "there is a store already" : status_text(rc));
+		rc = format_one(g, &p);
 		g->n_made += rc == 0;
 		if (first == 0 || first == -LE_EXIST)
 			first = rc;
@@ -250,7 +315,7 @@ static int run_command(struct program *g)
 
 /* ---- the process ---- */
 
-/* Before any thread is made, so that all of them leave the signals to signal_fd. */
+/* Call before any thread is started, so that all threads leave the signals to signal_fd. */
 static int block_signals(struct program *g)
 {
 	sigset_t set;
@@ -272,9 +337,9 @@ static int run_server(struct program *g)
 				    .mds_addrs = g->cluster.mds,
 				    .ready_file = g->ready_file,
 				    .signal_fd = g->signal_fd,
+				    .key = g->key,
 				    .transport = g->cluster.transport};
 
-	TRY(rpc_key_load(g->cluster.key_file, &o.key));
 	g->exit_status = exit_status_of(targets_run(&o));
 	return 0;
 }
@@ -293,12 +358,15 @@ static int run(struct program *g)
 
 int main(int argc, char **argv)
 {
+	char err[CONFIG_ERR_SIZE];
 	struct program *g;
 	int rc, status;
 
-	/* What the caller left open is none of ours. */
+	/* Close files that the parent process left open. */
 	(void)close_range(3, ~0U, 0);
 	log_init("ossd", LOG_INFO);
+	log_never_wait();
+	notify_init();
 	g = calloc(1, sizeof(*g));
 	if (!g)
 		return EXIT_FAILURE;
@@ -306,6 +374,10 @@ int main(int argc, char **argv)
 	if (rc == 0 && strcmp(g->command, "run") != 0 && strcmp(g->command, "check") != 0 &&
 	    strcmp(g->command, "format") != 0) {
 		fprintf(stderr, "leat-ossd: no command '%s', see --help\n", g->command);
+		rc = EXIT_USAGE + 1;
+	}
+	if (rc == 0 && strcmp(g->command, "run") == 0 && load_key(g, err, sizeof(err)) < 0) {
+		fprintf(stderr, "leat-ossd: %s\n", err);
 		rc = EXIT_USAGE + 1;
 	}
 	if (rc) {

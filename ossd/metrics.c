@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "ossd/metrics.h"
 
 #include "common/base/assert.h"

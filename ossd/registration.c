@@ -1,9 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "ossd/registration.h"
 
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "ossd/chain/care.h"
+#include "ossd/chain/chains.h"
+#include "ossd/chain/maintenance.h"
 
 #define CALL_MS     5000u
 #define LAST_MS     500u
@@ -18,10 +20,11 @@ static uint64_t earlier(uint64_t now, uint64_t ms)
 
 static bool is_alive(void *arg, uint64_t session)
 {
-	return session == 1 || fence_lives(arg, session);
+	return session == 1 || fence_has_session(arg, session);
 }
 
-/* Rows that were used since the list was asked for may belong to a newer session: they stay. */
+/* Deletes rows of sessions that have ended. Rows used since asked_us, when the list was requested,
+ * may belong to a newer session: they stay. */
 static int expire_rows(struct target *t, uint64_t asked_us)
 {
 	struct chunk_store *s = t->store;
@@ -32,7 +35,8 @@ static int expire_rows(struct target *t, uint64_t asked_us)
 
 		TRY(chunk_store_status(s));
 		n = replay_expire(&s->replay, b, asked_us, EXPIRE_STEP, is_alive, &t->fence);
-		n += writers_expire(&s->writers, b, asked_us, EXPIRE_STEP - n, is_alive, &t->fence);
+		n += writer_sessions_expire(&s->writers, b, asked_us, EXPIRE_STEP - n, is_alive,
+					    &t->fence);
 		if (n)
 			TRY(group_commit_wait(&s->gc, group_commit_join(&s->gc, NULL, false)));
 	} while (n == EXPIRE_STEP);
@@ -54,9 +58,10 @@ static int take_sessions(struct fence *f, const struct mds_session_list_rep *rep
 	return 0;
 }
 
-/* heard_us: when the request was sent whose answer says that there is another set. */
+/* Fetches the set of live sessions. contact_us: send time of the request that was answered with the
+ * news of another set. */
 static int learn_sessions(struct registration *g, struct rpc_client *c, uint16_t flags,
-			  uint64_t heard_us)
+			  uint64_t contact_us)
 {
 	struct target *t = g->t;
 	struct mds_session_list_req req = {0};
@@ -72,9 +77,9 @@ static int learn_sessions(struct registration *g, struct rpc_client *c, uint16_t
 	if (rc == 0)
 		rc = take_sessions(&t->fence, &rep);
 	if (rc == 0) {
-		fence_heard(&t->fence, heard_us, g->fence_ms, g->read_ms);
+		fence_update(&t->fence, contact_us, g->fence_ms, g->read_ms);
 		rc = expire_rows(t, asked_us);
-		grace_look(&t->grace);
+		grace_check_end(&t->grace);
 	}
 	rpc_call_fini(&call);
 	return rc;
@@ -87,7 +92,7 @@ static bool hopeless(int rc)
 	return rc == -LE_STORE_OLD || rc == -LE_WRONG_CLUSTER || rc == -LE_REMOVED;
 }
 
-/* Says each kind of failure once. */
+/* Logs each kind of failure once. */
 static void report(struct registration *g, int rc)
 {
 	if (hopeless(rc) && !g->failed) {
@@ -95,8 +100,8 @@ static void report(struct registration *g, int rc)
 			  status_text(rc));
 		g->failed = rc;
 	} else if (rc == -LE_PERM && rc != g->last_logged) {
-		log_error("target %u: the metadata server takes this machine's network for one of "
-			  "clients with less rights: give it a row of its own (leat export add)",
+		log_error("target %u: the metadata server restricts this machine's network as one "
+			  "of clients: add a separate row for the servers (leat export add)",
 			  g->t->id);
 	} else if (rc < 0 && rc != g->last_logged && rc != -LE_SHUTDOWN && rc != -LE_INTR) {
 		log_warn("target %u: metadata server: %s", g->t->id, status_text(rc));
@@ -104,14 +109,26 @@ static void report(struct registration *g, int rc)
 	g->last_logged = rc;
 }
 
-/* Requests overtake each other, so a commit counter that is lower than one the MDS has seen proves
- * something only if it is still the present one. */
+/* Requests overtake each other: a commit counter lower than one that the MDS has received is proof
+ * of an old store only if it is still the present counter. */
 static int judge(const struct registration *g, int rc, uint64_t commits)
 {
 	return rc == -LE_STORE_OLD && g->t->store->commits != commits ? -LE_AGAIN : rc;
 }
 
-/* A metadata server that names no chains means the target's own, of one member. */
+static void clock_heard(struct target *t, int64_t now_ns, uint64_t sent_us)
+{
+	struct mds_clock *k = &t->store->clock;
+	char who[32];
+
+	snprintf(who, sizeof(who), "target %u", t->id);
+	mds_clock_observe_by(k, t->env, who, now_ns, sent_us);
+	if (k->bound_us != 0)
+		metric_set(&t->metrics->clock_apart_ms,
+			   (uint64_t)(k->ahead_us < 0 ? -k->ahead_us : k->ahead_us) / 1000);
+}
+
+/* A metadata server that sends no chains means the target's single-member chain. */
 static int adopt_own(struct target *t, uint32_t epoch)
 {
 	struct chain_member own = {t->id, MEMBER_SYNC};
@@ -129,12 +146,12 @@ static int adopt_own(struct target *t, uint32_t epoch)
 	return chains_adopt(t->chains, bytes_of(buf, (uint32_t)w.len), 0);
 }
 
-/* chains: all that this target is a member of, as it was asked for then. */
+/* Adopts chains, which are all that this target is a member of, as requested at asked_us. */
 static int members_known(struct target *t, struct bytes chains, uint64_t asked_us)
 {
 	TRY(chains_adopt(t->chains, chains, asked_us));
-	if (t->care)
-		care_members_known(t->care);
+	if (t->maintenance)
+		maintenance_members_known(t->maintenance);
 	return 0;
 }
 
@@ -151,7 +168,8 @@ static int accepted(struct registration *g, struct rpc_client *c,
 	t->chains->target = rep->target;
 	t->chain = rep->chain;
 	TRY(chains_addrs(t->chains, rep->targets));
-	/* None are none, where chains are named at all: then it has been replaced everywhere. */
+	/* If the metadata server uses chains, an empty list means that the target was replaced in
+	 * all of them. */
 	if (rep->chains.len || rep->chains_epoch)
 		TRY(members_known(t, rep->chains, sent_us));
 	else
@@ -201,8 +219,10 @@ static int register_once(struct registration *g, struct rpc_client *c, uint16_t 
 	TRY(chains_held(t->chains, &held, &req.holds.len));
 	req.holds.data = held;
 	rc = rpc_call(c, &call);
-	if (rc == 0)
+	if (rc == 0) {
+		clock_heard(t, rep.now_ns, sent_us);
 		rc = accepted(g, c, &rep, sent_us);
+	}
 	rpc_call_fini(&call);
 	free(held);
 	if (rc == 0 && g->fence_ms)
@@ -226,15 +246,16 @@ static int connected(void *arg, struct rpc_client *c)
 	struct registration *g = arg;
 	int rc = register_target(g, c, RPC_CALL_SETUP);
 
-	/* The connection is kept where it is no use to come again at once. */
+	/* Keep the connection if reconnecting immediately would not help. */
 	g->again = rc < 0;
 	return rc < 0 && !hopeless(rc) ? rc : 0;
 }
 
 /* ---- heartbeat ---- */
 
-/* asked: with which chains_epoch. An answer that has the same names no chains, for there is no
- * news; the connection may have registered since, and heard of another. */
+/* Processes the reply to a heartbeat that was sent with that chains_epoch. A reply with the same
+ * epoch contains no chains, because nothing has changed. The connection may have registered since,
+ * and received a later epoch. */
 static int heard(struct registration *g, const struct mds_target_heartbeat_rep *rep,
 		 uint64_t sent_us, uint64_t asked)
 {
@@ -252,11 +273,12 @@ static int heard(struct registration *g, const struct mds_target_heartbeat_rep *
 	g->fence_ms = rep->fence_ms;
 	g->read_ms = rep->read_ms;
 	if (rep->sessions_gen == t->fence.gen)
-		fence_heard(&t->fence, sent_us, g->fence_ms, g->read_ms);
+		fence_update(&t->fence, sent_us, g->fence_ms, g->read_ms);
 	return 0;
 }
 
-/* What an address of the configuration stands for, all of it; n counts. */
+/* Tries each address that an address of the configuration expands to, and counts them in *n. True
+ * if all refuse the connection. */
 static bool all_refuse(struct registration *g, const char *addr, uint32_t *n)
 {
 	struct transport *t = g->transport;
@@ -278,9 +300,9 @@ static bool all_refuse(struct registration *g, const char *addr, uint32_t *n)
 	return true;
 }
 
-/* Every address of the metadata server refuses: then no such process runs. One that starts now
- * waits for a lease before it judges anybody. What the last one may have decided before it died is
- * another matter: see may_go_on. */
+/* True if every address of the metadata server refuses the connection: then no such process runs.
+ * One that starts now waits for a lease before it declares any target dead. What the previous one
+ * may have decided is handled by may_go_on(). */
 static bool nobody_listens(struct registration *g)
 {
 	char addrs[CONFIG_STR_MAX], *save = NULL;
@@ -293,9 +315,9 @@ static bool nobody_listens(struct registration *g)
 	return n > 0;
 }
 
-/* No metadata server runs, so nobody takes the lease away that this target still has now. One that
- * has run out may have been taken as the end of this target before that server died: others may
- * have gone on without it, and told nobody who could tell it. */
+/* True if no metadata server runs that could end the lease this target still has. If the lease has
+ * expired, the metadata server may have declared this target dead before it died itself: other
+ * members may have continued without this one, which cannot learn of that. */
 static bool may_go_on(struct registration *g)
 {
 	return chains_leased(g->t->chains) && nobody_listens(g) && chains_leased(g->t->chains);
@@ -316,11 +338,14 @@ static struct mds_target_heartbeat_req heartbeat_req(const struct registration *
 		.chains_epoch = g->chains_epoch,
 		.sessions_gen = fence_applied(&g->t->fence),
 		.read_ms = g->t->fence.read_ms,
+		.wall_ns = env_wall_ns(g->t->env),
+		.ahead_us = s->clock.ahead_us,
+		.bound_us = s->clock.bound_us,
 	};
 }
 
-/* 1: there is another set of sessions, or reads end otherwise; the heartbeat was sent at
- * *ret_sent_us. */
+/* Sends a heartbeat at *ret_sent_us. Returns 1 if there is another set of sessions, or another
+ * read_ms. */
 static int heartbeat(struct registration *g, uint64_t *ret_sent_us)
 {
 	struct target *t = g->t;
@@ -335,26 +360,29 @@ static int heartbeat(struct registration *g, uint64_t *ret_sent_us)
 	int rc;
 
 	if (g->lease_ms) {
-		/* The next one must go out before the lease ends, whatever becomes of this one. */
+		/* The next heartbeat must be sent before the lease expires, even if this one
+		 * fails. */
 		call.flags = RPC_CALL_NO_WAIT;
 		call.deadline_us = loop_deadline_ms(g->lease_ms / 2);
 	}
 	rc = rpc_call(g->client, &call);
 	if (rc == -LE_NO_TARGET && req.target == 0)
-		rc = 0; /* asked before there was a number; the connection has registered since */
+		rc = 0; /* sent before there was a number; the connection has registered since */
 	else if (rc == 0) {
+		clock_heard(t, rep.now_ns, sent_us);
 		rc = heard(g, &rep, sent_us, req.chains_epoch);
 		news = rep.sessions_gen != t->fence.gen || req.read_ms != rep.read_ms;
 	} else if (g->lease_ms && rc != -LE_TIMEDOUT && may_go_on(g)) {
 		chains_lease(t->chains, sent_us, g->lease_ms);
-		fence_heard(&t->fence, sent_us, g->fence_ms, g->read_ms);
+		fence_update(&t->fence, sent_us, g->fence_ms, g->read_ms);
 	}
 	rpc_call_fini(&call);
 	return rc == 0 && news ? 1 : judge(g, rc, req.commits);
 }
 
-/* Told or not: a process that ends is noticed, too. */
-static void tell_distrust(struct registration *g)
+/* Reports that the index is damaged. If that fails, the metadata server detects the end of the
+ * process. */
+static void report_distrust(struct registration *g)
 {
 	struct mds_target_bad_req req = {.target = g->t->id,
 					 .uuid = g->t->store->super.uuid,
@@ -378,7 +406,7 @@ static void beat(struct registration *g)
 	int rc = g->again && g->t->ready ? register_target(g, g->client, 0)
 					 : heartbeat(g, &sent_us);
 
-	/* And the metadata server hears at once that they are known: somebody may wait for it. */
+	/* Confirm the new set immediately: the metadata server may wait for it. */
 	if (rc == 1) {
 		rc = learn_sessions(g, g->client, 0, sent_us);
 		if (rc == 0)
@@ -388,14 +416,14 @@ static void beat(struct registration *g)
 
 	if (g->again && rc == 0)
 		g->again = false;
-	/* It does not know us (any more): register anew next time. */
+	/* The metadata server has no record of this target: register again. */
 	if (rc < 0 && status_retry(rc) != RETRY_CONN && status_retry(rc) != RETRY_SAME)
 		g->again = true;
 	if (g->t->ready || hopeless(rc))
 		report(g, rc);
 }
 
-static void net_figures(struct registration *g)
+static void net_stats(struct registration *g)
 {
 	struct rpc_net_totals net = {0};
 
@@ -413,14 +441,14 @@ static void heartbeat_fiber(void *arg)
 
 	g->fiber = fiber_self();
 	while (!g->stopping) {
-		if (t->care && t->care->index_damaged)
+		if (t->maintenance && t->maintenance->index_damaged)
 			registration_distrust(g);
 		if (g->distrust && !g->failed)
-			tell_distrust(g);
+			report_distrust(g);
 		beat(g);
 		space_expire(&t->store->space, earlier(env_now_us(t->env), t->p->grant_ttl_ms));
 		chunk_store_gauges(t->store);
-		net_figures(g);
+		net_stats(g);
 		if (g->stopping)
 			break;
 		if (fiber_sleep_us((uint64_t)g->heartbeat_ms * 1000) < 0)
@@ -451,6 +479,8 @@ int registration_start(struct registration *g, struct target *t,
 	g->transport = o->transport;
 	latch_init(&g->running, 0);
 	TRY(rpc_client_create(&co, &g->client));
+	if (o->reports_unreachable)
+		rpc_client_report_unreachable(g->client, "the metadata server");
 	latch_add(&g->running, 1);
 	rc = fiber_spawn("heartbeat", heartbeat_fiber, g);
 	if (rc < 0) {
@@ -466,8 +496,7 @@ void registration_distrust(struct registration *g)
 		return;
 	g->distrust = true;
 	g->t->ready = false;
-	log_error("target %u: its index is damaged: it serves nothing any more; see leat-ossd(8), "
-		  "DAMAGE",
+	log_error("target %u: its index is damaged: it stops serving; see leat-ossd(8), DAMAGE",
 		  g->t->id);
 }
 
@@ -485,7 +514,7 @@ int registration_synced(struct registration *g, uint32_t chain, uint32_t epoch, 
 	return rc;
 }
 
-/* What the store has committed to its end is told, so that an older copy of it is known as one. */
+/* Sends the final commit counter, so that an older copy of the store is detected. */
 static void last_heartbeat(struct registration *g)
 {
 	struct mds_target_heartbeat_req req = heartbeat_req(g);

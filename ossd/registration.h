@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The target's side of its life in the cluster: connect to the MDS, register, heartbeat, keep the
- * lease, learn of which chains it is a member and which sessions live. Runs in the background on
- * the target's loop.
+ * The target's connection to the metadata server: register, send heartbeats, keep the lease,
+ * receive the target's chains and the set of live sessions. Runs in the background on the target's
+ * loop.
  */
 #ifndef LEAT_OSSD_REGISTRATION_H
 #define LEAT_OSSD_REGISTRATION_H
@@ -15,13 +16,13 @@ struct registration {
 	char addrs[CONFIG_STR_MAX];
 	char mds_addrs[CONFIG_STR_MAX];
 	struct transport *transport;
-	/* lease_ms, fence_ms 0: the metadata server gives none */
+	/* lease_ms, fence_ms 0: the metadata server sets none */
 	uint32_t heartbeat_ms, lease_ms, fence_ms, read_ms;
-	uint32_t chains_epoch;           /* of the last answer that named chains */
-	int failed; /* the MDS will never take this store */
+	uint32_t chains_epoch;           /* of the last reply that contained chains */
+	int failed; /* status with which the MDS has refused this store for good; 0: none */
 	int last_logged;
 	bool stopping, again;
-	bool distrust; /* the index is damaged: this target serves nothing any more */
+	bool distrust; /* the index is damaged: this target serves no requests */
 	struct fiber *fiber;
 	struct latch running;
 };
@@ -30,17 +31,22 @@ struct registration_options {
 	struct transport *transport;
 	const struct rpc_key *key;
 	const char *mds_addrs;
-	struct rpc_server *server; /* for the figures; must outlive it, or be taken away */
-	const char *addrs; /* what clients are told */
+	struct rpc_server *server; /* for statistics; must outlive the registration, or be set to
+	                            * NULL */
+	const char *addrs; /* addresses for clients */
+	bool reports_unreachable;   /* log when the metadata server cannot be reached */
 };
 
+/* Starts the connection and the heartbeat fiber. t must outlive it. On failure nothing is left. */
 int registration_start(struct registration *g, struct target *t,
 		       const struct registration_options *o) CHECK_RESULT;
+/* Ends the heartbeat fiber, sends a last heartbeat if the target is registered, and closes the
+ * connection. Yields. */
 void registration_stop(struct registration *g);
-/* The store cannot be trusted: requests are refused, the metadata server is told, so that members
- * of chains are filled elsewhere, and then the program ends. Does not yield. */
+/* Call when the index is damaged: requests are refused, and the metadata server is notified, so
+ * that other targets replace this one in its chains. Then the program ends. Does not yield. */
 void registration_distrust(struct registration *g);
-/* mds_chain_synced: this target has filled a member. Yields. */
+/* Sends mds_chain_synced: this target has filled a member. Yields. */
 int registration_synced(struct registration *g, uint32_t chain, uint32_t epoch,
 			uint32_t target) CHECK_RESULT;
 

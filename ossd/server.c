@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One object server: chunk store, RPC server, registration, put together and taken apart. Start:
- * open the store → listen → register in the background; requests get -LE_NOT_READY until the MDS
- * has accepted the target. Stop: no more requests, what runs ends → registration → store.
+ * One object server: starts and stops chunk store, RPC server and registration. Start: open the
+ * store → listen → register in the background. Requests get -LE_NOT_READY until the MDS has
+ * accepted the target. Stop: refuse new requests, finish those in flight → registration → store.
  */
 #include "ossd/server.h"
 
@@ -9,6 +10,7 @@
 
 #include "common/base/log.h"
 #include "common/rpc/addr.h"
+#include "ossd/chain/chains.h"
 #include "ossd/dispatch.h"
 #include "ossd/registration.h"
 #include "ossd/scrub/scrub.h"
@@ -50,13 +52,13 @@ static void closed(void *arg, struct rpc_peer *p)
 	op_peer_session(CAST_OBJ(arg, struct target, TARGET_MAGIC), p, 0);
 }
 
-/* Clients cannot connect to a wildcard: they get the host's name instead. */
-static void tell_addrs(struct ossd *s)
+/* Replaces wildcard addresses, to which clients cannot connect, by the host's name. */
+static void announce_addrs(struct ossd *s)
 {
 	char told[ADDR_LIST_SIZE], *save = NULL;
 	size_t len = 0;
 
-	rpc_server_told(s->server, told, sizeof(told));
+	rpc_server_announced(s->server, told, sizeof(told));
 	for (char *a = strtok_r(told, " ", &save); a; a = strtok_r(NULL, " ", &save)) {
 		const char *rest, *host = s->p.host[0] ? s->p.host : "localhost";
 		enum addr_scheme scheme = addr_split(a, &rest);
@@ -96,17 +98,17 @@ static int listen_and_serve(struct ossd *s, const struct ossd_options *o)
 	};
 
 	TRY(rpc_server_create(&so, &s->server));
-	tell_addrs(s);
+	announce_addrs(s);
 	return 0;
 }
 
 static int add_pools(struct ossd *s, struct transport *t)
 {
 	TRY(slot_pool_create(OSSD_SLOT_SIZE, s->p.slots, &s->bulk_pool));
-	/* What is read here is also written to another chain from where it is (oss_copy). */
+	/* oss_copy writes data to another chain from the slots into which it was read. */
 	TRY(t->ops->add_pool(t, s->target.store->read_pool, POOL_REMOTE));
 	TRY(t->ops->add_pool(t, s->target.store->small_pool, POOL_REMOTE));
-	/* Writes go on to the chain's other members from where they are. */
+	/* Writes are forwarded to the chain's other members from their slots. */
 	TRY(t->ops->add_pool(t, s->bulk_pool, POOL_REMOTE));
 	return t->ops->add_pool(t, s->target.store->merge_pool, POOL_REMOTE);
 }
@@ -117,14 +119,14 @@ static void server_free(struct ossd *s)
 		rpc_server_destroy(s->server, DRAIN_MS);
 	if (s->target.scrub)
 		scrub_close(s->target.scrub);
-	if (s->target.care)
-		care_stop(s->target.care);
+	if (s->target.maintenance)
+		maintenance_stop(s->target.maintenance);
 	if (s->target.chains)
 		chains_close(s->target.chains);
 	if (s->target.scrub)
 		scrub_free(s->target.scrub);
-	if (s->target.care)
-		care_free(s->target.care);
+	if (s->target.maintenance)
+		maintenance_free(s->target.maintenance);
 	if (s->target.store)
 		chunk_store_close(s->target.store);
 	if (s->bulk_pool)
@@ -160,22 +162,23 @@ static int synced(void *arg, uint32_t chain, uint32_t epoch, uint32_t target)
 
 static int open_care(struct ossd *s, struct transport *t)
 {
-	struct care_options o = {.chains = s->target.chains,
+	struct maintenance_options o = {.chains = s->target.chains,
 				 .transport = t,
 				 .p = &s->p,
 				 .metrics = &s->metrics,
 				 .synced = synced,
 				 .arg = s};
 
-	TRY(care_start(&o, &s->target.care));
-	return scrub_open(s->target.care, &s->target.scrub);
+	TRY(maintenance_start(&o, &s->target.maintenance));
+	return scrub_open(s->target.maintenance, &s->target.scrub);
 }
 
 int ossd_start(const struct ossd_options *o, struct ossd **ret_ossd)
 {
 	struct ossd *s = calloc(1, sizeof(*s));
 	struct registration_options ro = {
-		.transport = o->transport, .key = &o->key, .mds_addrs = o->mds_addrs};
+		.transport = o->transport, .key = &o->key, .mds_addrs = o->mds_addrs,
+		.reports_unreachable = o->reports_unreachable};
 	struct target *t;
 	int rc;
 
@@ -241,6 +244,11 @@ const char *ossd_addrs(const struct ossd *s)
 bool ossd_ready(const struct ossd *s)
 {
 	return s->target.ready;
+}
+
+int ossd_away(const struct ossd *s)
+{
+	return rpc_client_unreachable(s->reg.client);
 }
 
 int ossd_failed(const struct ossd *s)

@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each target's fiber "main": start → serve until told to stop or failed → stop. The first loop's
- * also hears signals and looks after the others: the file that says "all are ready", the end when
- * all have ended.
+ * Each target has a fiber "main": start → serve until a stop or a failure → stop. The fiber of the
+ * first loop also receives signals and watches the other targets: it writes the ready file when
+ * all are ready, and returns when all have ended.
  */
 #include "ossd/targets.h"
 
@@ -14,17 +15,26 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
-#include "common/rt/env.h"
-#include "common/rpc/transport_mux.h"
+#include "common/base/metrics_http.h"
+#include "common/base/notify.h"
+#include "common/rpc/transport/transport_mux.h"
+#include "common/rt/alive.h"
 #include "common/rt/cpus.h"
+#include "common/rt/env.h"
 #include "common/rt/net.h"
 #include "ossd/server.h"
 
 #define POLL_MS 100u
+#define METRICS_PORTS 16u /* ports tried from the default address on: that many object servers on
+                           * a machine */
+/* A store made in the folder of a disk that is not mounted would be a second store for that
+ * disk. */
+#define NO_STORE                                                                                   \
+	"no store here: is its disk mounted? (leat-ossd format makes the store of a new disk)"
 
 enum phase { PHASE_STARTING, PHASE_SERVING, PHASE_READY, PHASE_ENDED };
 
-/* Owned by its loop; phase is read by the first loop, rc once it is PHASE_ENDED. */
+/* Owned by its loop. The first loop reads phase, and rc once that is PHASE_ENDED. */
 struct target_run {
 	struct targets *set;
 	uint32_t index;
@@ -32,8 +42,9 @@ struct target_run {
 	struct loop *loop;
 	struct transport *transport;
 	struct ossd *ossd; /* written under set->lock, which the metrics page takes */
-	char addrs[CONFIG_STR_MAX]; /* from PHASE_SERVING on */
+	char addrs[CONFIG_STR_MAX]; /* valid from PHASE_SERVING on */
 	_Atomic int phase;
+	_Atomic uint64_t turned_us; /* when its loop last ran */
 	int rc;
 };
 
@@ -45,11 +56,12 @@ struct targets {
 	struct metrics_server *page;
 	pthread_mutex_t lock;
 	atomic_bool stopping;
+	struct alive alive; /* used by the first loop */
 };
 
 /* ---- parameters ---- */
 
-/* The i-th word of a list, "" when there are fewer. */
+/* Returns the i-th word of a list, "" if there are fewer. */
 static const char *word(const char *list, uint32_t i, int *ret_len)
 {
 	for (;;) {
@@ -61,7 +73,7 @@ static const char *word(const char *list, uint32_t i, int *ret_len)
 	}
 }
 
-/* Each "host:port" of the list with port + i. */
+/* Adds i to the port of each "host:port" of the list. */
 static int shift_ports(const char *list, uint32_t i, char *out, size_t size)
 {
 	size_t used = 0;
@@ -127,15 +139,38 @@ static int render(void *arg, char **ret_text, size_t *ret_len)
 	return rc;
 }
 
+/* With the default configuration each object server of a machine uses the next free port. */
+static int start_default_page(struct targets *t, char *addr, size_t size)
+{
+	int rc = -LE_INVAL;
+
+	for (uint32_t i = 0; rc < 0 && i < METRICS_PORTS; i++) {
+		TRY(shift_ports(OSSD_METRICS_DEFAULT, i, addr, size));
+		rc = metrics_server_start(addr, render, t, &t->page);
+	}
+	if (rc == 0 && strcmp(addr, OSSD_METRICS_DEFAULT) != 0)
+		log_info("the /metrics page is at %s: another process has %s", addr,
+			 OSSD_METRICS_DEFAULT);
+	return rc;
+}
+
+/* Call before the targets run: each reports the page's address (ops/status.c); "": no page. */
 static void start_page(struct targets *t)
 {
-	int rc;
+	char addr[CONFIG_STR_MAX];
+	int rc = 0;
 
-	if (!t->o->params->metrics[0])
-		return;
-	rc = metrics_server_start(t->o->params->metrics, render, t, &t->page);
-	if (rc < 0)
-		log_warn("no /metrics page at %s: %s", t->o->params->metrics, status_text(rc));
+	snprintf(addr, sizeof(addr), "%s", t->o->params->metrics);
+	if (strcmp(addr, OSSD_METRICS_DEFAULT) == 0)
+		rc = start_default_page(t, addr, sizeof(addr));
+	else if (addr[0] != '\0')
+		rc = metrics_server_start(addr, render, t, &t->page);
+	if (rc < 0) {
+		log_warn("no /metrics page at %s: %s", addr, status_text(rc));
+		addr[0] = '\0';
+	}
+	for (uint32_t i = 0; i < t->n; i++)
+		memcpy(t->runs[i].params.metrics, addr, sizeof(addr));
 }
 
 /* ---- one target ---- */
@@ -153,21 +188,24 @@ static int start(struct target_run *r)
 	struct ossd_options o = {.transport = r->transport,
 				 .params = r->params,
 				 .mds_addrs = to->mds_addrs,
-				 .key = to->key};
+				 .key = to->key,
+				 .reports_unreachable = r->index == 0}; /* one log line per process
+				                                * suffices */
 	struct ossd *ossd;
 	int rc = ossd_start(&o, &ossd);
 
 	if (rc < 0) {
 		log_error("%s: %s", r->params.data_dir,
-			  rc == -LE_NOENT ? "no store here (leat-ossd format makes one)"
+			  rc == -LE_NOENT ? NO_STORE
 					  : status_text(rc));
 		return rc;
 	}
 	set_ossd(r, ossd);
 	snprintf(r->addrs, sizeof(r->addrs), "%s", ossd_addrs(ossd));
 	log_info("%s: listening at %s", r->params.data_dir, r->addrs);
-	/* Only this thread: the store's threads are made, and have their own work. */
+	/* Applies to this thread only: the store's threads exist already, and do other work. */
 	rc = cpus_use(r->params.cores, transport_numa_node(r->transport));
+	atomic_store(&r->turned_us, loop_now_us());
 	if (rc == 0)
 		atomic_store(&r->phase, PHASE_SERVING);
 	return rc;
@@ -185,9 +223,10 @@ static void end(struct target_run *r, int rc)
 	atomic_store(&r->phase, PHASE_ENDED);
 }
 
-/* While it serves: 0, or the failure that makes going on useless. */
+/* Called periodically while it serves. Returns 0, or the failure for which it must stop. */
 static int look_after(struct target_run *r)
 {
+	atomic_store(&r->turned_us, loop_now_us());
 	if (atomic_load(&r->phase) == PHASE_SERVING && ossd_ready(r->ossd))
 		atomic_store(&r->phase, PHASE_READY);
 	return ossd_failed(r->ossd);
@@ -203,19 +242,69 @@ static void other_main(void *arg)
 		if (rc == 0)
 			rc = fiber_sleep_us(POLL_MS * 1000);
 	}
-	/* Refused or failed since it was looked at last: the exit status says so all the same. */
+	/* A failure since the last check must be in the exit status too. */
 	end(r, rc == 0 ? ossd_failed(r->ossd) : rc);
 	loop_stop(r->loop);
 }
 
-/* ---- the first one, and the others seen from it ---- */
+/* ---- the first target, which watches the others ---- */
+
+static uint32_t count_at(const struct targets *t, enum phase phase)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < t->n; i++)
+		n += atomic_load(&t->runs[i].phase) == (int)phase;
+	return n;
+}
 
 static bool all_at(const struct targets *t, enum phase phase)
 {
-	for (uint32_t i = 0; i < t->n; i++)
-		if (atomic_load(&t->runs[i].phase) != (int)phase)
+	return count_at(t, phase) == t->n;
+}
+
+/* For the service manager's watchdog. Loops that start or end are not checked, as they may be busy
+ * for long. */
+static bool all_turn(void *arg)
+{
+	const struct targets *t = arg;
+	uint64_t now = loop_now_us(), patience = notify_watchdog_us() / 2;
+
+	for (uint32_t i = 1; patience > 0 && i < t->n; i++) {
+		const struct target_run *r = &t->runs[i];
+		int phase = atomic_load(&r->phase);
+
+		if ((phase == PHASE_SERVING || phase == PHASE_READY) &&
+		    now > atomic_load(&r->turned_us) + patience)
 			return false;
+	}
 	return true;
+}
+
+/* Sends the status to the service manager, and READY when the metadata server has accepted every
+ * target that has not ended. */
+static void notify_manager(struct targets *t)
+{
+	struct target_run *first = &t->runs[0];
+	uint32_t n_ready = count_at(t, PHASE_READY);
+	bool all = n_ready > 0 && n_ready + count_at(t, PHASE_ENDED) == t->n;
+	int away = first->ossd != NULL ? ossd_away(first->ossd) : 0;
+
+	if (!notify_wanted())
+		return;
+	if (all && away < 0)
+		notify_status("%u of %u targets serve; the metadata server at %s cannot be "
+			      "reached: %s",
+			      n_ready, t->n, t->o->mds_addrs, status_text(away));
+	else if (all)
+		notify_status("%u of %u targets serve", n_ready, t->n);
+	else if (away < 0)
+		notify_status("waits for the metadata server at %s: %s", t->o->mds_addrs,
+			      status_text(away));
+	else
+		notify_status("%u of %u targets serve, the others are starting", n_ready, t->n);
+	if (all)
+		notify_ready();
 }
 
 static void announce(struct targets *t)
@@ -235,8 +324,8 @@ static void announce(struct targets *t)
 	t->ready_file = NULL;
 }
 
-/* True: a signal says stop, or signals cannot be heard any more. */
-static bool heard_signal(const struct targets *t)
+/* Returns true if a signal requests a stop, or signals cannot be received. */
+static bool received_signal(const struct targets *t)
 {
 	struct signalfd_siginfo info;
 	int rc = net_poll(t->o->signal_fd, POLLIN, loop_deadline_ms(POLL_MS));
@@ -252,24 +341,30 @@ static void first_main(void *arg)
 {
 	struct target_run *r = arg;
 	struct targets *t = r->set;
-	int rc = start(r);
+	int rc;
 
-	start_page(t);
+	notify_status("opens its store %s", r->params.data_dir);
+	alive_start(&t->alive, all_turn, t);
+	rc = start(r);
 	if (rc < 0)
 		end(r, rc);
-	while (!all_at(t, PHASE_ENDED) && !heard_signal(t)) {
+	while (!all_at(t, PHASE_ENDED) && !received_signal(t)) {
 		if (atomic_load(&r->phase) != PHASE_ENDED) {
 			rc = look_after(r);
 			if (rc < 0)
 				end(r, rc);
 		}
 		announce(t);
+		notify_manager(t);
 	}
+	notify_status("ends what is under way");
+	notify_stopping();
 	atomic_store(&t->stopping, true);
 	if (t->page != NULL)
 		metrics_server_stop(t->page);
 	if (atomic_load(&r->phase) != PHASE_ENDED)
 		end(r, ossd_failed(r->ossd));
+	alive_stop(&t->alive);
 	loop_stop(r->loop);
 }
 
@@ -291,7 +386,7 @@ static int make_run(struct targets *t, uint32_t i)
 	return loop_create(t->o->env, &lo, &r->loop);
 }
 
-/* The first loop last, for this thread is its own: until all have ended. */
+/* Runs the first loop last, on this thread, until all have ended. */
 static int run_all(struct targets *t)
 {
 	uint32_t started = 1;
@@ -303,7 +398,7 @@ static int run_all(struct targets *t)
 			rc = loop_start_thread(t->runs[started].loop);
 	}
 	if (rc < 0) {
-		/* Threads run that look at all this: nothing can be taken apart any more. */
+		/* Threads that use these structures run: they cannot be freed. */
 		log_error("cannot start the threads: %s", status_text(rc));
 		exit(EXIT_FAILURE);
 	}
@@ -346,8 +441,10 @@ int targets_run(const struct targets_options *o)
 		return -LE_NOMEM;
 	for (uint32_t i = 0; rc == 0 && i < t.n; i++)
 		rc = make_run(&t, i);
-	if (rc == 0)
+	if (rc == 0) {
+		start_page(&t);
 		rc = run_all(&t);
+	}
 	for (uint32_t i = 0; i < t.n; i++)
 		run_free(&t.runs[i]);
 	free(t.runs);

@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The targets of one process: one for each folder of data_dir, each with a loop, a transport and
- * addresses of its own, so that nothing is shared between disks and nothing is locked. The
- * first one's loop runs on the calling thread, the others on threads "ossd-1", "ossd-2", ….
+ * The targets of one process: one for each folder of data_dir, each with a separate loop,
+ * transport and addresses, so that disks share nothing and need no locks. The first target's loop
+ * runs on the calling thread, the others on threads "ossd-1", "ossd-2", ….
  *
- * A target whose disk fails, or whose store the metadata server refuses, goes out of service alone;
- * the process ends when the last one has.
+ * A target ends alone if its disk fails or the metadata server refuses its store. The process ends
+ * when the last target has ended.
  */
 #ifndef LEAT_OSSD_TARGETS_H
 #define LEAT_OSSD_TARGETS_H
@@ -14,9 +15,9 @@
 
 #define TARGETS_MAX 64u
 
-/* Parameters of target i of a process that was configured with p: its folder, its device, and the
- * ports of listen and advertise + i (0 stays 0). -LE_NOENT: there is no i-th; -LE_CONFIG with a
- * log line. */
+/* Returns the parameters of target i of a process that was configured with p: its folder, its
+ * device, and the ports of listen and advertise + i (0 stays 0). -LE_NOENT: there is no target i.
+ * -LE_CONFIG (logged). */
 int targets_params(const struct ossd_params *p, uint32_t i,
 		   struct ossd_params *ret_params) CHECK_RESULT;
 
@@ -29,7 +30,8 @@ struct targets_options {
 	int signal_fd;          /* readable: stop */
 	const char *transport;  /* auto, verbs or tcp */
 };
-/* Until a signal or until no target is left: 0, or why the first one ended. */
+/* Runs the targets until a signal, or until all have ended. Returns 0, or the status of the first
+ * target, in configured order, that failed. */
 int targets_run(const struct targets_options *o) CHECK_RESULT;
 
 #endif

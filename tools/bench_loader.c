@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * leat bench loader: options → data set (made here if asked) → bench_run → report. Whatever was
- * made here is removed, also after Ctrl-C.
+ * leat bench loader: options → data set (made here if requested) → bench_run → report. Data that
+ * were made here are removed, also after Ctrl-C.
  */
 #include "tools/bench_loader.h"
 
@@ -15,11 +16,14 @@
 #include <unistd.h>
 
 #include "common/base/assert.h"
+#include "tools/bench_loader_data.h"
+#include "tools/bench_loader_plot.h"
+#include "tools/bench_loader_run.h"
 #include "tools/source.h"
 
 #define DEFAULT_STEPS 20u
 #define MEMORY_MIN    ((uint64_t)256 << 20)
-#define LOADER_DEPTH  6u /* what a loader takes by itself */
+#define LOADER_DEPTH  6u /* the default of a loader */
 #define EPOCHS_MAX    1000u
 #define THREADS_MAX   16u
 
@@ -89,7 +93,7 @@ static bool parse_scale(struct loader_bench *b, const char *text)
 	b->scale = strtod(text, &end);
 	if (end != text && !*end && b->scale >= 1e-6 && b->scale <= 10)
 		return true;
-	tool_usage(b->tool, "--scale: '%s' is no number from 0.000001 to 10", text);
+	tool_usage(b->tool, "--scale: '%s' is not a number from 0.000001 to 10", text);
 	return false;
 }
 
@@ -172,13 +176,13 @@ static int parse(struct loader_bench *b, int argc, char **argv)
 			return EXIT_USAGE;
 	}
 	if (optind != argc)
-		return tool_usage(b->tool, "what is '%s'?", argv[optind]);
+		return tool_usage(b->tool, "unexpected argument '%s'", argv[optind]);
 	if (!b->w)
-		return tool_usage(b->tool, "which --workload: unet3d, resnet50, cosmoflow?");
+		return tool_usage(b->tool, "--workload is missing: unet3d, resnet50 or cosmoflow");
 	if (!b->data)
-		return tool_usage(b->tool, "which --data?");
+		return tool_usage(b->tool, "--data is missing: a directory or a data set");
 	if (b->keep && !b->generate)
-		return tool_usage(b->tool, "--keep belongs to --generate");
+		return tool_usage(b->tool, "--keep is allowed only with --generate");
 	if (b->generate && !b->steps)
 		b->steps = DEFAULT_STEPS;
 	if (b->generate && b->steps < 2)
@@ -186,7 +190,7 @@ static int parse(struct loader_bench *b, int argc, char **argv)
 	return EXIT_OK;
 }
 
-/* Now, not when everything has been measured. */
+/* Fails before the measurement rather than after it. */
 static int check_plot(const struct loader_bench *b)
 {
 	char dir[PATH_MAX];
@@ -197,7 +201,7 @@ static int check_plot(const struct loader_bench *b)
 	return tool_error(b->tool, exit_of_errno(errno), NULL, "--plot: %s: %m", b->plot);
 }
 
-/* As much as the loaders would fill by themselves, with some room for uneven samples. */
+/* As much as the loaders fill by default, with some space for uneven samples. */
 static uint64_t default_memory(const struct loader_bench *b)
 {
 	const struct workload *w = b->w;

@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * leat bench loader: the reading side of MLPerf Storage's training workloads, with accelerators
- * that only sleep. One struct of what is asked for, one of what was measured; parts:
+ * that only sleep. Parts:
  *
  *   bench_loader.c       options, the data set, the report
  *   bench_loader_data.c  makes data of a workload's shape, and removes it
@@ -15,7 +16,7 @@
 #include "tools/tool.h"
 
 #define BENCH_ACCELERATORS_MAX 64u
-#define BENCH_STEPS_MAX        1000000u /* of all epochs; a wait of each accelerator is kept */
+#define BENCH_STEPS_MAX        1000000u /* of all epochs; a wait of each accelerator is stored */
 
 enum accelerator {
 	ACCELERATOR_A100,
@@ -24,7 +25,7 @@ enum accelerator {
 };
 extern const char *const accelerator_names[ACCELERATORS];
 
-/* As configs/dlio/workload of github.com/mlcommons/storage has them (versions 1.0 and 2.0). */
+/* From configs/dlio/workload of github.com/mlcommons/storage (versions 1.0 and 2.0). */
 struct workload {
 	const char *name, *format;
 	uint32_t samples_per_file, batch; /* of each accelerator */
@@ -43,58 +44,8 @@ struct loader_bench {
 	const char *order, *data, *plot, *stage_dir;
 	bool generate, keep, cold;
 	struct leat_dataset *ds;
-	uint64_t run_steps; /* of an epoch, as they are run */
+	uint64_t run_steps; /* of an epoch: those that are run */
 };
-
-/* ---- bench_loader_data.c ---- */
-
-/* Enough files for the steps asked for, in a new folder below dir: its path. An exit status after a
- * message; nothing is left then. */
-int bench_data_make(struct loader_bench *b, const char *dir, char *ret_path, size_t size);
-/* The folder and the files in it. */
-void bench_data_remove(const char *path);
-/* Puts the files of a local folder out of this machine's page cache. -errno */
-int bench_data_drop(const char *path);
-
-/* ---- bench_loader_run.c ---- */
-
-/* Bytes that were read, by where they came from. */
-struct bench_reads {
-	uint64_t servers, peers, local;
-};
-
-/* Of one epoch, the mean of all accelerators. The first step is left out of the first two, as
- * MLPerf Storage does: there the pipeline starts. */
-struct epoch_result {
-	double au;         /* time computing, as measured, of all time */
-	double au_nominal; /* the same with the time that computing should have taken */
-	double au_whole;   /* nominal, with the first step */
-	double seconds, first_wait_s;
-	uint64_t samples, bytes; /* delivered */
-	struct bench_reads from; /* for this epoch, and ahead for the next one */
-};
-
-struct bench_result {
-	struct epoch_result *epochs;
-	float *wait_s; /* of each step (epoch after epoch): of each accelerator */
-	uint64_t n_steps, n_epochs;
-	uint64_t stall_us[LEAT_STALLS];
-	struct bench_reads from;
-	uint64_t delivered, from_disk;
-	uint64_t memory; /* of all loaders, at the end */
-};
-/* An exit status after a message. bench_result_fini in any case. */
-int bench_run(struct loader_bench *b, struct bench_result *ret_result);
-void bench_result_fini(struct bench_result *r);
-/* The part p (0 to 1) of all waits but those of first steps is at most this, in seconds. */
-double bench_wait_percentile(const struct loader_bench *b, const struct bench_result *r, double p);
-
-/* ---- bench_loader_plot.c ---- */
-
-/* An SVG of the longest wait at each step. -errno; no file is left then. */
-int bench_plot(const struct loader_bench *b, const struct bench_result *r, const char *path);
-
-/* ---- bench_loader.c ---- */
 
 /* Part of `leat bench --help`. */
 #define BENCH_LOADER_USAGE                                                                         \

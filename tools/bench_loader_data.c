@@ -1,8 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Data of a workload's shape: sizes by its distribution, bytes that nothing compresses, in the
- * format that the workload uses. npz: "x" (bytes) and "y" (a number), stored; TFRecord: as many
- * records in a file as there. Written, synced, and put out of the page cache.
+ * Data of a workload's shape: sizes by its distribution, bytes that do not compress, in the format
+ * that the workload uses. npz: "x" (bytes) and "y" (a number), stored; TFRecord: as many records in
+ * a file as there. Files are written, synced, and dropped from the page cache.
  */
+#include "tools/bench_loader_data.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -17,7 +20,7 @@
 #include "common/base/crc32c.h"
 #include "common/base/hmap.h"
 #include "common/base/inflate.h"
-#include "tools/bench_loader.h"
+#include "tools/progress.h"
 
 #define SAMPLE_MIN  64u
 #define NPY_HEADER  128u /* of every array here */
@@ -26,7 +29,7 @@
 #define ZIP_END     22u
 #define OPEN_FILES  16
 
-/* A file under way: the first error stays. */
+/* A file that is being written: the first error stays. */
 struct out {
 	int fd, rc;
 	uint64_t off;
@@ -62,7 +65,7 @@ static void le(uint8_t *p, uint64_t v, int bytes)
 		p[i] = (uint8_t)(v >> (8 * i));
 }
 
-/* Twelve uniform numbers: their sum has variance 1 and is normal but for its tails. */
+/* The sum of twelve uniform numbers has variance 1 and is normal except for its tails. */
 static double normal(uint64_t seed, uint64_t i)
 {
 	double sum = -6;
@@ -101,7 +104,7 @@ static void put_record(struct out *o, const uint8_t *data, uint64_t len)
 
 /* ---- npz ---- */
 
-/* As numpy writes them: padded so that what follows is aligned. */
+/* Makes a header like that of numpy: padded so that the data are aligned. */
 static void npy_header(uint8_t head[NPY_HEADER], const char *type, const char *shape)
 {
 	memset(head, ' ', NPY_HEADER);
@@ -120,11 +123,11 @@ struct zip_member {
 	uint64_t len, off;
 };
 
-/* What the local and the central record have in common, from the version on. */
+/* Fills in what the local and the central record have in common, from the version on. */
 static void zip_common(uint8_t *p, const struct zip_member *m)
 {
 	le(p, 20, 2);
-	le(p + 8, 0x5a21, 2); /* a day: 2025-01-01 */
+	le(p + 8, 0x5a21, 2); /* any day: 2025-01-01 */
 	le(p + 10, m->crc, 4);
 	le(p + 14, m->len, 4);
 	le(p + 18, m->len, 4);
@@ -163,7 +166,7 @@ static void put_directory(struct out *o, const struct zip_member *m, uint32_t n)
 	put(o, end, sizeof(end));
 }
 
-/* noise begins with room for the header of x. */
+/* noise begins with space for the header of x. */
 static void put_npz(struct out *o, uint8_t *noise, uint64_t len, uint64_t label)
 {
 	uint8_t y[NPY_HEADER + 8];
@@ -189,7 +192,7 @@ static void put_samples(struct maker *m, struct out *o, uint64_t file)
 	for (uint64_t i = 0; i < w->samples_per_file && o->rc == 0; i++) {
 		uint64_t number = file * w->samples_per_file + i;
 		uint64_t len = sample_bytes(m->b, number);
-		le(m->noise + NPY_HEADER, number, 8); /* no two samples are the same */
+		le(m->noise + NPY_HEADER, number, 8); /* makes all samples differ */
 		if (strcmp(w->format, "npz") == 0)
 			put_npz(o, m->noise, len, number);
 		else

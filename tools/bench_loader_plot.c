@@ -1,16 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The waits as a drawing: for each step (or as many steps as share a column) the longest wait of
- * any accelerator, on a logarithmic scale from 1 us; the time that a batch is computed on as a
- * line, for a wait below it is hidden by read-ahead of one batch; where epochs begin. SVG 1.1, by
- * hand: a drawing needs no library.
+ * any accelerator, on a logarithmic scale from 1 us; the compute time of a batch as a line, since
+ * read-ahead of one batch hides a wait below it; where epochs begin. SVG 1.1, written directly: a
+ * drawing needs no library.
  */
+#include "tools/bench_loader_plot.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <unistd.h>
-
-#include "tools/bench_loader.h"
 
 #define WIDTH    960.0
 #define HEIGHT   320.0
@@ -18,7 +19,7 @@
 #define RIGHT    20.0
 #define TOP      44.0
 #define BOTTOM   40.0
-#define COLUMNS  800u /* at most: wider than a point */
+#define COLUMNS  800u /* at most: a column is wider than a point */
 #define LOWEST_S 1e-6
 
 struct plot {
@@ -42,7 +43,7 @@ static double y_of(const struct plot *p, double seconds)
 	return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * part;
 }
 
-/* Of the steps [from, to): the longest of all accelerators. */
+/* Returns the longest wait of all accelerators in the steps [from, to). */
 static double longest(const struct plot *p, uint64_t from, uint64_t to)
 {
 	uint64_t row = p->b->n_accelerators;
@@ -87,7 +88,7 @@ static void draw_axes(const struct plot *p)
 		text(p, LEFT - 6, y_of(p, s) + 4, "end", format_wait(s, buf));
 	}
 	while (p->n / tick > 12)
-		tick *= tick % 3 == 1 ? 2 : 5; /* 1 2 10 20 100: round enough */
+		tick *= tick % 3 == 1 ? 2 : 5; /* 1 2 10 20 100 */
 	for (uint64_t s = 0; s <= p->n; s += tick) {
 		snprintf(buf, sizeof(buf), "%" PRIu64, s);
 		text(p, x_of(p, s), HEIGHT - BOTTOM + 16, "middle", buf);

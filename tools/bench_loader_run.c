@@ -1,12 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The accelerators: each is a thread with a loader of its own (one rank of the job) that takes a
- * batch, sleeps as long as that accelerator would compute, and waits for the others, as they would
- * to exchange gradients. They begin an epoch together.
+ * The accelerators: each is a thread with its own loader (one rank of the job) that takes a batch,
+ * sleeps as long as that accelerator would compute, and waits for the others, as they would to
+ * exchange gradients. They begin an epoch together.
  *
  * Owned: `lock` guards the meeting, the first failure and the counters for the progress line; the
- * rest of an accelerator belongs to its thread until it is joined, but what it left at a meeting
- * may be read by the last one to arrive.
+ * rest of an accelerator belongs to its thread until it is joined, but the last thread to arrive at
+ * a meeting may read what the others left there.
  */
+#include "tools/bench_loader_run.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -18,10 +21,11 @@
 
 #include <leat/leat.h>
 
-#include "tools/bench_loader.h"
+#include "tools/bench_loader_data.h"
+#include "tools/progress.h"
 
-#define TICK_MS       100 /* how often a waiting thread looks for a Ctrl-C */
-#define PLAIN_AFTER_S 10  /* without a TTY, a short run says nothing on the way */
+#define TICK_MS       100 /* how often a waiting thread checks for Ctrl-C */
+#define PLAIN_AFTER_S 10  /* without a TTY, a short run prints no progress */
 
 struct job {
 	struct loader_bench *b;
@@ -31,13 +35,13 @@ struct job {
 	pthread_cond_t met;
 	uint64_t arrived, round, steps_done;
 	struct bench_reads read; /* up to the end of the last epoch */
-	int failed;              /* the first error; 0 where a signal ended it */
+	int failed;              /* the first error; 0 if a signal ended the run */
 	atomic_bool stop;
 	char message[512];
 	struct accelerator_thread *all;
 };
 
-/* What one accelerator saw of an epoch. The first step ends when all have met after it. */
+/* The part of one accelerator in an epoch. The first step ends when all have met after it. */
 struct share {
 	double start_s, second_s, end_s, first_wait_s, compute_s, first_compute_s;
 	uint64_t samples, bytes;
@@ -65,7 +69,7 @@ static void fail(struct job *j, int rc, const char *message)
 	pthread_mutex_unlock(&j->lock);
 }
 
-/* Waits for all; the last one does `last` first. False: the run is over. */
+/* Waits for all threads; the last one calls `last` first. Returns false if the run has ended. */
 static bool meet(struct accelerator_thread *a, void (*last)(struct job *j, uint64_t arg),
 		 uint64_t arg)
 {
@@ -135,7 +139,7 @@ static void end_epoch(struct job *j, uint64_t epoch)
 	j->r->n_epochs = epoch + 1;
 }
 
-/* Before the first step, with everybody waiting: the clock does not run yet. */
+/* Called before the first step, while all accelerators wait: no time is measured yet. */
 static void begin_epoch(struct job *j, uint64_t epoch)
 {
 	struct leat_dataset_stat st = {.size = sizeof(st)};
@@ -148,12 +152,12 @@ static void begin_epoch(struct job *j, uint64_t epoch)
 		return;
 	j->failed = rc;
 	j->stop = true;
-	snprintf(j->message, sizeof(j->message), "cannot be put out of the page cache");
+	snprintf(j->message, sizeof(j->message), "cannot be dropped from the page cache");
 }
 
 /* ---- one accelerator ---- */
 
-/* As an accelerator computes: until a point in time, whatever wakes this thread before. */
+/* Sleeps until a point in time, like an accelerator that computes, even if woken earlier. */
 static void compute(const struct job *j, double until_s)
 {
 	for (;;) {
@@ -319,7 +323,7 @@ static void watch(struct job *j)
 	progress_finish(&p, 0);
 }
 
-/* Bytes that this process has had from block devices: 0 where that is not known. */
+/* Returns the bytes that this process has read from block devices; 0 if unknown. */
 static uint64_t disk_bytes(void)
 {
 	FILE *f = fopen("/proc/self/io", "re");
@@ -361,7 +365,7 @@ static int run_threads(struct job *j)
 	for (; n < b->n_accelerators; n++) {
 		int err = pthread_create(&j->all[n].thread, NULL, run_accelerator, &j->all[n]);
 		if (err) {
-			fail(j, -err, "no thread for an accelerator");
+			fail(j, -err, "cannot start a thread for an accelerator");
 			break;
 		}
 	}

@@ -1,16 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/cluster.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/base/assert.h"
-#include "common/rpc/transport_mux.h"
+#include "common/rpc/auth.h"
+#include "common/rpc/transport/transport_mux.h"
 #include "common/rt/env.h"
+#include "common/rt/env_real.h"
 
-#define STATUS_WIDTH      32 /* object servers asked at once */
+#define STATUS_WIDTH      32 /* concurrent requests to object servers */
 #define TARGET_TIMEOUT_MS 2000
 
 const char *target_service_name(uint32_t flags)
@@ -35,7 +36,7 @@ int cluster_call(struct cluster *c, uint16_t op, const void *req, void *rep, str
 	return rpc_call(c->mds, call);
 }
 
-/* What would spoil a terminal or a JSON text becomes a question mark. */
+/* Copies a text; bytes that would spoil a terminal or a JSON text become question marks. */
 static void copy_text(char *to, size_t size, struct bytes from)
 {
 	const char *data = from.data;
@@ -74,7 +75,7 @@ static int add_target(struct cluster *c, const struct target_info *info)
 	return 0;
 }
 
-static int parse_map(struct cluster *c, const struct mds_map_get_rep *rep)
+static int parse_map(struct cluster *c, const struct mds_map_get_rep *rep, uint32_t flags)
 {
 	struct wire_r r;
 
@@ -87,7 +88,8 @@ static int parse_map(struct cluster *c, const struct mds_map_get_rep *rep)
 		wire_get_target_info(&r, &info);
 		if (r.status < 0 || c->n_targets == TARGETS_MAX)
 			return -LE_BAD_MESSAGE;
-		TRY(add_target(c, &info));
+		if ((info.flags & TARGET_REMOVED) == 0 || (flags & FETCH_REMOVED) != 0)
+			TRY(add_target(c, &info));
 	}
 	TRY(r.status);
 	wire_r_init(&r, rep->chains.data, rep->chains.len);
@@ -113,13 +115,12 @@ static json_t *parse_json(struct bytes text)
 
 static int ask_target(struct cluster *c, struct target_view *v, struct rpc_client *rpc)
 {
-	struct oss_status_req req;
+	struct oss_status_req req = {.flags = c->status_flags};
 	struct oss_status_rep rep;
 	struct rpc_call call = {.op = OP_oss_status, .req = &req, .rep = &rep, .target = v->id};
 	uint64_t deadline_us = loop_deadline_ms(TARGET_TIMEOUT_MS);
 	int status;
 
-	memset(&req, 0, sizeof(req));
 	memset(&rep, 0, sizeof(rep));
 	call.deadline_us = deadline_us < c->deadline_us ? deadline_us : c->deadline_us;
 	status = rpc_call(rpc, &call);
@@ -184,12 +185,11 @@ static void fetch_target(void *arg)
 
 int cluster_fetch_mds(struct cluster *c)
 {
-	struct mds_status_req req;
+	struct mds_status_req req = {.flags = c->status_flags};
 	struct mds_status_rep rep;
 	struct rpc_call call;
 	int status;
 
-	memset(&req, 0, sizeof(req));
 	memset(&rep, 0, sizeof(rep));
 	status = cluster_call(c, OP_mds_status, &req, &rep, &call);
 	if (status == 0) {
@@ -202,8 +202,9 @@ int cluster_fetch_mds(struct cluster *c)
 	return status;
 }
 
-/* For people: it may show a change half when it comes between two pages. */
-static int fetch_page(struct cluster *c, uint32_t from, uint32_t *ret_next)
+/* Fetches a page of the map. A change between two pages may be visible in part: the map is only
+ * printed. */
+static int fetch_page(struct cluster *c, uint32_t flags, uint32_t from, uint32_t *ret_next)
 {
 	struct mds_map_get_req req = {.from = from};
 	struct mds_map_get_rep rep = {0};
@@ -213,7 +214,7 @@ static int fetch_page(struct cluster *c, uint32_t from, uint32_t *ret_next)
 	if (status == 0 && rep.next != 0 && rep.next <= from)
 		status = -LE_BAD_MESSAGE;
 	if (status == 0)
-		status = parse_map(c, &rep);
+		status = parse_map(c, &rep, flags);
 	*ret_next = rep.next;
 	rpc_call_fini(&call);
 	return status;
@@ -225,7 +226,7 @@ int cluster_fetch(struct cluster *c, uint32_t flags)
 	uint32_t next = 0;
 
 	do
-		TRY(fetch_page(c, next, &next));
+		TRY(fetch_page(c, flags, next, &next));
 	while (next != 0);
 	rpc_client_stats(c->mds, &stats);
 	snprintf(c->mds_addr, sizeof(c->mds_addr), "%s",
@@ -276,25 +277,6 @@ static int explain(const struct tool *t, int status)
 			  status_text(status));
 }
 
-static int explain_key(const struct tool *t, int status)
-{
-	const char *path = t->cluster.key_file, *why = status_text(status);
-	const char *hint = "Run as a user who may read it; --conf names another leat.conf.";
-	struct stat st;
-
-	if (status == -LE_NOENT) {
-		hint = "key_file of [cluster] in leat.conf names it; all hosts have the same key.";
-	} else if (status == -LE_CONFIG) {
-		why = "it does not hold 64 hex digits";
-		hint = "`openssl rand -hex 32` makes a key; all hosts have the same.";
-	} else if (status == -LE_ACCES && access(path, R_OK) == 0 && stat(path, &st) == 0 &&
-		   (st.st_mode & (S_IRWXG | S_IRWXO))) {
-		why = "others than its owner may use it";
-		hint = "chmod 0600 it.";
-	}
-	return tool_error(t, exit_of_status(status), hint, "cluster key %s: %s", path, why);
-}
-
 static int prepare(struct run *r, struct env **ret_env)
 {
 	struct env_real_options eo = {.n_workers = 1};
@@ -319,10 +301,11 @@ int cluster_run(struct tool *t, uint32_t timeout_ms, int (*fn)(struct cluster *c
 {
 	struct run r = {.cluster.tool = t, .timeout_ms = timeout_ms, .fn = fn, .arg = arg};
 	struct env *env = NULL;
-	int status = rpc_key_load(t->cluster.key_file, &r.cluster.key);
+	struct rpc_key_problem problem;
+	int status = rpc_key_check(t->cluster.key_file, &r.cluster.key, &problem);
 
 	if (status < 0)
-		return explain_key(t, status);
+		return tool_error(t, exit_of_status(status), problem.hint, "%s", problem.text);
 	status = prepare(&r, &env);
 	if (status < 0) {
 		status = tool_error(t, exit_of_status(status), NULL, "cannot start: %s",

@@ -1,7 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * leat bench: a small benchmark of a directory, for a first look and for comparing two mounts.
+ * leat bench: a small benchmark of a directory, for a first impression and for comparing two
+ * mounts.
  *
- *   a folder of its own below DIR → one file: write + fsync, read → 4 KiB random reads by some
+ *   a new folder below DIR → one file: write + fsync, read → 4 KiB random reads by some
  *   threads → small files: create, stat, read, unlink → all is removed, also after Ctrl-C
  *
  * Reads come after posix_fadvise(DONTNEED): from the servers' memory rather than from this
@@ -23,6 +25,7 @@
 
 #include "common/base/hmap.h"
 #include "tools/bench_loader.h"
+#include "tools/progress.h"
 #include "tools/tool.h"
 
 #define BLOCK        (1u << 20)
@@ -39,7 +42,7 @@ struct bench {
 	struct progress progress;
 };
 
-/* One phase; 0 or -errno, in *ret_n how much was done (bytes or operations). */
+/* One phase. run returns 0 or -errno, and in *ret_n the bytes or operations that were done. */
 struct phase {
 	const char *name, *unit, *what;
 	int (*run)(struct bench *b, uint64_t *ret_n);
@@ -117,7 +120,8 @@ struct reader {
 	int rc;
 };
 
-/* Reads blocks at random; O_DIRECT, so that each is a request, where the file system knows it. */
+/* Reads blocks at random; with O_DIRECT, so that each is a request, where the file system supports
+ * it. */
 static void *random_reader(void *arg)
 {
 	struct reader *r = arg;
@@ -270,7 +274,7 @@ static int run_phases(struct bench *b)
 	return EXIT_OK;
 }
 
-/* Whatever is there: after an interruption that may be any of the files. */
+/* Removes the files that exist: after an interruption that may be any of them. */
 static void tidy_up(struct bench *b)
 {
 	char path[PATH_MAX + 32];
@@ -281,8 +285,8 @@ static void tidy_up(struct bench *b)
 		if (unlink(path) < 0 && errno == ENOENT && i > 0)
 			break;
 	}
-	/* Unlinking was interrupted at its start: the others are there although the first is not.
-	 */
+	/* The phase that unlinks was interrupted early: other files exist although the first does
+	 * not. */
 	if (rmdir(b->dir) < 0 && errno == ENOTEMPTY) {
 		for (uint64_t i = 0; i < b->n_files; i++) {
 			snprintf(path, sizeof(path), "%s/small%06" PRIu64, b->dir, i);
@@ -313,7 +317,8 @@ static int parse(struct tool *t, int argc, char **argv, struct bench *b)
 			return EXIT_USAGE;
 	}
 	if (argc - optind != 1)
-		return tool_usage(t, "which DIRECTORY?");
+		return tool_usage(t, argc == optind ? "DIRECTORY is missing"
+						    : "too many arguments");
 	if (b->size < BLOCK || b->jobs == 0 || b->n_files == 0 || b->seconds == 0)
 		return tool_usage(t, "--size must be 1M or more, the others at least 1");
 	if (snprintf(b->dir, PATH_MAX, "%s/leat-bench.XXXXXX", argv[optind]) >= PATH_MAX)
@@ -335,12 +340,12 @@ static int run(struct tool *t, int argc, char **argv)
 	b.block = aligned_alloc(4096, BLOCK);
 	if (!b.block)
 		return tool_error(t, EXIT_FAILED, NULL, "out of memory");
-	/* Not all zeros, which some file systems do not store. */
+	/* Some file systems do not store zeros. */
 	for (uint64_t i = 0; i < BLOCK / 8; i++) {
 		uint64_t word = hash_u64(i + 1);
 		memcpy(b.block + i * 8, &word, 8);
 	}
-	catch_interrupts(); /* before there is something to tidy up */
+	catch_interrupts(); /* before anything exists that must be removed */
 	if (!mkdtemp(b.dir)) {
 		free(b.block);
 		return tool_error(t, exit_of_errno(errno), NULL, "%s: %m", argv[optind]);
@@ -362,8 +367,9 @@ static int run(struct tool *t, int argc, char **argv)
 const struct command command_bench = {
 	.name = "bench",
 	.summary = "a small benchmark of a directory, or of training from it",
-	.usage = "usage: leat bench [--size SIZE] [--files N] [--jobs N] [--seconds N] DIRECTORY\n"
-		 "Writes, reads, random reads and small files, in a folder of its own below\n"
+	.usage = "usage: leat bench [--size SIZE] [--files N] [--jobs N] [--seconds N] "
+		 "DIRECTORY\n"
+		 "Writes, reads, random reads and small files, in a new folder below\n"
 		 "DIRECTORY that is removed afterwards. Works on any file system.\n"
 		 "  --size SIZE   of the large file (256M)\n"
 		 "  --files N     small files (1000)\n"

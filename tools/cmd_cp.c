@@ -1,5 +1,6 @@
-/* leat cp: copies files and trees, many at once, between the local file system and Leat and within
- * Leat. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* leat cp: copies files and trees, many concurrently, between the local file system and Leat and
+ * within Leat. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@ struct cp {
 	struct tree_tool tt;
 };
 
-/* -1: nothing is there; else whether it is a directory. follow: a link at the end. */
+/* Returns 1 for a directory, 0 for another file, -1 if there is none. follow: a link at the end. */
 static int is_dir(struct cp *cp, const struct tree_path *p, bool follow)
 {
 	struct leat_stat ls;
@@ -32,7 +33,7 @@ static int is_dir(struct cp *cp, const struct tree_path *p, bool follow)
 	return rc < 0 ? -1 : S_ISDIR(st.st_mode);
 }
 
-/* Where one source goes: into the directory, or to the target itself. */
+/* Gets the target of one source: in the directory `to`, or `to` itself. */
 static bool target_of(const struct tree_path *from, const char *to, bool into, char buf[PATH_MAX])
 {
 	const char *base = strrchr(tree_name(from), '/');
@@ -43,7 +44,7 @@ static bool target_of(const struct tree_path *from, const char *to, bool into, c
 			base ? base + 1 : tree_name(from)) < PATH_MAX;
 }
 
-/* path is dir, or lies below it. */
+/* True if path is dir, or is below it. */
 static bool is_below(const char *path, const char *dir)
 {
 	size_t n = strcmp(dir, "/") == 0 ? 0 : strlen(dir);
@@ -51,8 +52,8 @@ static bool is_below(const char *path, const char *dir)
 	return *dir && strncmp(path, dir, n) == 0 && (path[n] == '/' || path[n] == '\0');
 }
 
-/* Where the two are not worked on in the same way, nothing but their paths tells. Those on this
- * machine always; those in a namespace only if it is the same one. */
+/* If only one of the two is worked on at the servers, their paths decide: local ones always; those
+ * in a namespace only if it is the same one. */
 static bool is_into_itself(const struct tree_tool *tt, const struct tree_path *from,
 			   const struct tree_path *to, bool into)
 {
@@ -78,26 +79,26 @@ static bool copy_one(struct cp *cp, const struct tree_path *from, const struct t
 	a.fs = tree_at(&cp->tt, from);
 	if (dir && !cp->recursive) {
 		tree_fail(&cp->tt, "cannot copy", from->text,
-			  "it is a directory, and there is no -r");
+			  "is a directory; give -r");
 		return true;
 	}
-	/* As by cp(1): what is in it, not it. */
+	/* Like cp(1): copies the contents of the directory, not the directory. */
 	into = into && !tree_ends_in(from->text, ".");
 	if ((into && from->top) || !target_of(from, tree_name(to), into, target)) {
 		tree_fail(&cp->tt, "cannot copy", from->text,
-			  "it has no name for its copy; give one, with -T");
+			  "has no name for its copy; give one with -T");
 		return true;
 	}
 	if (is_into_itself(&cp->tt, from, to, into)) {
 		tree_fail(&cp->tt, "cannot copy", from->text,
-			  dir ? "it would be copied into itself" : "it is the same file");
+			  dir ? "would be copied into itself" : "is the same file as its copy");
 		return true;
 	}
 	b.path = target;
 	return tree_took(&cp->tt, leat_tree_copy(&a, &b, cp->keep, &cp->tt.o, &r), &r);
 }
 
-/* A target directory that is named by a link is the one it leads to. */
+/* Parses the target. A link to a directory means that directory. */
 static int parse_target(struct tool *t, const char *text, struct tree_path *ret_path)
 {
 	static char real[PATH_MAX];
@@ -132,7 +133,7 @@ static int copy_all(struct cp *cp, struct tool *t, char **texts, int n)
 		if (cp->no_target_dir)
 			dir = 0;
 		if (n > 2 && dir != 1)
-			code = tool_usage(t, "'%s' is no directory", to->text);
+			code = tool_usage(t, "'%s' is not a directory", to->text);
 		for (int i = 0; i < n - 1 && code == EXIT_OK; i++)
 			if (!copy_one(cp, &paths[i], to, dir == 1))
 				break;
@@ -167,34 +168,34 @@ static int run(struct tool *t, int argc, char **argv)
 		cp.keep |= c == 'n' ? LEAT_TREE_NEW_ONLY : 0u;
 	}
 	if (argc - optind < 2)
-		return tool_usage(t, "from which PATH to which?");
+		return tool_usage(t, "FROM and TO are missing");
 	if (cp.no_target_dir && argc - optind > 2)
-		return tool_usage(t, "-T: one PATH to another");
+		return tool_usage(t, "-T needs exactly one FROM and one TO");
 	return copy_all(&cp, t, argv + optind, argc - optind);
 }
 
 const struct command command_cp = {
 	.name = "cp",
-	.summary = "copy files and trees, many at once",
+	.summary = "copy files and trees concurrently",
 	.usage =
 		"usage: leat cp [-r] [-a] [-p] [-n] [-T] [-j N] FROM ... TO\n"
-		"Copies files, and with -r directories, many at a time, from and to Leat mounts "
+		"Copies files, and with -r directories, concurrently, from and to Leat mounts "
 		"and\n"
 		"the local file system; leat:/PATH is in the namespace. Links are copied as "
 		"links,\n"
-		"holes stay holes. A file has its name when it is whole; what is there already is\n"
-		"replaced, never written into. What cannot be copied is told, the rest goes on, "
-		"and\n"
-		"the exit status is 1.\n"
+		"holes stay holes. A file gets its name when it is complete; an existing file is\n"
+		"replaced, never written into. A failure is reported, the other files are "
+		"copied,\n"
+		"and the exit status is 1.\n"
 		"  -r, -R, --recursive  directories too\n"
 		"  -a, --archive        -r, and keep mode, owner, times, attributes, access "
 		"lists,\n"
 		"                       several names of a file\n"
 		"  -p                   keep mode, owner and times\n"
-		"  -n, --no-clobber     what is there already stays\n"
+		"  -n, --no-clobber     existing files stay\n"
 		"  -T, --no-target-directory\n"
 		"                       TO is the copy, even if it is a directory\n"
-		"  -j N, --jobs N       operations at once (64)\n"
+		"  -j N, --jobs N       operations in flight (64)\n"
 		"Examples:\n"
 		"  leat cp -a /data/pictures /mnt/leat/\n"
 		"  leat cp -r leat:/run7 /local/results\n",

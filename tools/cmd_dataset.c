@@ -1,12 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* leat dataset: data sets, which are manifests with a name. */
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/base/assert.h"
+#include "common/base/names.h"
 #include "tools/left.h"
+#include "tools/progress.h"
 #include "tools/source.h"
 
 #define FIELDS_SHOWN 8u
@@ -14,7 +19,7 @@
 struct dataset_args {
 	struct source catalog;
 	const char *catalog_name; /* NULL: the default one */
-	const char *format;       /* NULL: guessed */
+	const char *format;       /* NULL: detected */
 	unsigned skip;            /* enum leat_stage_skip */
 	char **args;
 	int n_args;
@@ -53,7 +58,7 @@ static int parse(struct tool *t, int argc, char **argv, int n_args, struct datas
 	a->args = argv + optind;
 	a->n_args = argc - optind;
 	if (a->n_args != n_args)
-		return tool_usage(t, "%s: %d arguments, not %d", argv[0], n_args, a->n_args);
+		return tool_usage(t, "%s needs %d arguments, not %d", argv[0], n_args, a->n_args);
 	return EXIT_OK;
 }
 
@@ -84,16 +89,63 @@ static json_t *left_json(const struct leat_dataset_info *i)
 	return all;
 }
 
+/* Returns the name of a user on this machine, or the number. */
+static const char *user_name(uint32_t uid, char buf[64])
+{
+	const struct passwd *p = getpwuid(uid);
+
+	if (p && p->pw_name[0] && strlen(p->pw_name) < 64)
+		snprintf(buf, 64, "%s", p->pw_name);
+	else
+		snprintf(buf, 64, "%" PRIu32, uid);
+	return buf;
+}
+
+/* Formats the time; returns false if it is unknown. utc: in the form of RFC 3339; else the local
+ * time, to the minute. */
+static bool made_time(const struct leat_dataset_info *i, bool utc, char buf[32])
+{
+	time_t s = (time_t)(i->made_ns / 1000000000);
+	struct tm tm;
+
+	if (i->made_ns <= 0 || !(utc ? gmtime_r(&s, &tm) : localtime_r(&s, &tm)))
+		return false;
+	return strftime(buf, 32, utc ? "%Y-%m-%dT%H:%M:%SZ" : "%Y-%m-%d %H:%M", &tm) > 0;
+}
+
+/* {"at":..,"uid":..,"user":..,"host":..}; null if unknown */
+static json_t *made_json(const struct leat_dataset_info *i)
+{
+	char at[32], user[64];
+
+	if (!made_time(i, true, at))
+		return json_null();
+	return json_pack("{s:s,s:I,s:o,s:o}", "at", at, "uid", (json_int_t)i->made_uid, "user",
+			 tool_json_text(user_name(i->made_uid, user)), "host",
+			 i->made_host[0] ? tool_json_text(i->made_host) : json_null());
+}
+
+static void print_made_by(const struct leat_dataset_info *i)
+{
+	char at[32] = "-", user[64], by[160] = "-";
+
+	if (made_time(i, false, at))
+		snprintf(by, sizeof(by), "%s%s%s", user_name(i->made_uid, user),
+			 i->made_host[0] ? "@" : "", i->made_host);
+	text_make_printable(by);
+	printf("%-16s  %-20s  ", at, by);
+}
+
 static json_t *info_json(const struct leat_dataset_info *i)
 {
-	return json_pack("{s:s,s:s,s:s,s:o,s:I,s:I,s:I,s:s,s:i,s:o,s:i,s:o,s:b,s:b,s:b}", "name",
-			 i->name, "version", i->version, "id", i->id, "source",
+	return json_pack("{s:s,s:s,s:s,s:o,s:I,s:I,s:I,s:s,s:i,s:o,s:i,s:o,s:b,s:b,s:b,s:o}",
+			 "name", i->name, "version", i->version, "id", i->id, "source",
 			 tool_json_text(i->source),
 			 "files", (json_int_t)i->files, "bytes", (json_int_t)i->bytes, "samples",
 			 (json_int_t)i->samples, "format", i->format, "n_fields", (int)i->n_fields,
 			 "fields", fields_json(i), "classes", (int)i->n_classes, "left_out",
 			 left_json(i), "sealed", i->sealed != 0, "damaged", i->damaged != 0,
-			 "denied", i->denied != 0);
+			 "denied", i->denied != 0, "made", made_json(i));
 }
 
 static void print_info(const struct leat_dataset_info *i)
@@ -103,8 +155,9 @@ static void print_info(const struct leat_dataset_info *i)
 	snprintf(alias, sizeof(alias), "%s@%s", i->name, i->version);
 	printf("%-24s %10s %8" PRIu64 " %10" PRIu64 " %-5s  %.12s  ", alias,
 	       format_size(i->bytes, size), i->files, i->samples, i->format, i->id);
+	print_made_by(i);
 	tool_write_name(i->source);
-	puts(i->denied	  ? "  (not for this user)"
+	puts(i->denied	  ? "  (no permission)"
 	     : i->damaged ? "  (damaged)"
 	     : i->sealed  ? "  (sealed)"
 			  : "");
@@ -113,8 +166,8 @@ static void print_info(const struct leat_dataset_info *i)
 static void print_header(const struct tool *t)
 {
 	if (!t->json)
-		printf("%-24s %10s %8s %10s %-5s  %-12s  %s\n", "DATA SET", "SIZE", "FILES",
-		       "SAMPLES", "FORM", "ID", "SOURCE");
+		printf("%-24s %10s %8s %10s %-5s  %-12s  %-16s  %-20s  %s\n", "DATA SET", "SIZE",
+		       "FILES", "SAMPLES", "FORM", "ID", "MADE", "BY", "SOURCE");
 }
 
 static void print_fields(const struct leat_dataset_info *i)
@@ -135,9 +188,9 @@ static void print_left(const struct leat_dataset_left *l)
 {
 	static const char *const why[][2] = {
 		{"hidden", "hidden, the name begins with a period"},
-		{"format", "not of the format"},
+		{"format", "of another format"},
 		{"beside", "beside the class folders, which have none of this kind"},
-		{"member", "members of archives that no sample can be called after"},
+		{"member", "members of archives whose names give no key"},
 	};
 
 	printf("left out: %" PRIu64 "%s", l->n, l->kind[0] ? " ." : "");
@@ -167,7 +220,7 @@ static int print_one(const struct tool *t, const struct leat_dataset_info *i)
 	return EXIT_OK;
 }
 
-/* With what the tree has that the data set has not. */
+/* Prints the data set, and what of the tree it does not contain. */
 static int print_made(const struct tool *t, const struct leat_dataset_info *i,
 		      const struct leat_stage_result *r, unsigned skip)
 {
@@ -198,7 +251,8 @@ static int create(struct tool *t, int argc, char **argv)
 	if (code == EXIT_OK)
 		code = source_parse(t, a.args[1], &source);
 	if (code == EXIT_OK && source.local && !a.catalog_name)
-		code = tool_usage(t, "%s is not on a Leat mount: --catalog DIRECTORY?", a.args[1]);
+		code = tool_usage(t, "%s is not on a Leat mount; give --catalog DIRECTORY",
+				  a.args[1]);
 	if (code == EXIT_OK && a.catalog_name && a.catalog.local != source.local)
 		code = tool_usage(
 			t, "data set and catalogue must both be local or both in the namespace");
@@ -258,7 +312,7 @@ static int list(struct tool *t, int argc, char **argv)
 	rc = leat_dataset_list(fs, a.catalog_name, list_one, &l);
 	if (fs)
 		leat_close_fs(fs);
-	/* Without a catalogue there are no data sets: no error. */
+	/* Without a catalogue there are no data sets: that is no error. */
 	if (rc < 0 && rc != -ENOENT)
 		code = stage_error(t, rc, a.catalog_name ? a.catalog_name : "the catalogue");
 	else if (t->json)
@@ -306,13 +360,14 @@ static int seal(struct tool *t, int argc, char **argv)
 	progress_finish(&p, 0);
 	leat_close_fs(fs);
 	if (rc == -EBUSY)
-		return tool_error(t, EXIT_FAILED, "Close it, and say this again.", "%s", r.message);
+		return tool_error(t, EXIT_FAILED, "Close the file, then run the command again.",
+				  "%s", r.message);
 	if (rc < 0 || r.code)
 		return stage_failed(t, rc, &r);
 	if (t->json)
 		return tool_print_json(json_pack("{s:s,s:b,s:I}", "dataset", a.args[0], "sealed", 1,
 						 "files", (json_int_t)r.files));
-	printf("%s sealed: %" PRIu64 " files can never be changed again\n", a.args[0], r.files);
+	printf("%s sealed: %" PRIu64 " files are immutable now\n", a.args[0], r.files);
 	return EXIT_OK;
 }
 
@@ -345,17 +400,18 @@ static const struct {
 static int run(struct tool *t, int argc, char **argv)
 {
 	if (argc < 2)
-		return tool_usage(t, "create, ls, show, seal or rm?");
+		return tool_usage(t, "give a verb: create, ls, show, seal or rm");
 	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
 		if (strcmp(argv[1], verbs[i].name) == 0)
 			return verbs[i].run(t, argc - 1, argv + 1);
-	return tool_usage(t, "no such verb: '%s'", argv[1]);
+	return tool_usage(t, "unknown verb '%s'", argv[1]);
 }
 
 const struct command command_dataset = {
 	.name = "dataset",
 	.summary = "name data sets, list them",
-	.usage = "usage: leat dataset create NAME@VERSION SOURCE [--catalog PATH]\n"
+	.usage = "usage: leat dataset create [--format FORMAT] [--skip WHAT] [--catalog PATH]\n"
+		 "                           NAME@VERSION SOURCE\n"
 		 "       leat dataset ls [--catalog PATH]\n"
 		 "       leat dataset show NAME[@VERSION] [--catalog PATH]\n"
 		 "       leat dataset seal NAME@VERSION [--catalog PATH]\n"
@@ -363,18 +419,19 @@ const struct command command_dataset = {
 		 "A data set is a manifest of a directory: files, sizes, checksums, samples. It "
 		 "never\n"
 		 "changes. SOURCE: a directory on a mount, or leat:/DIRECTORY of the namespace.\n"
-		 "seal makes its files immutable, for ever and for everybody (root may remove "
-		 "them).\n"
+		 "seal makes its files immutable for ever, for all users (root may remove them).\n"
 		 "rm removes the name, not the files.\n"
 		 "  --catalog PATH   where data sets are kept (leat:/.leat/datasets)\n"
-		 "  --format FORMAT  create: tar, tfrecord, mds, ffrecord, npz, npy (a sample per\n"
-		 "                   row), fixed:BYTES[+HEADER], files, whatever they are called;\n"
-		 "                   else what most bytes of the files are\n"
-		 "  --skip WHAT      create: links, special: what leads out of the tree or to\n"
-		 "                   nothing, devices, sockets, pipes: left out on purpose;\n"
-		 "                   else the exit status is 5 where there are any\n"
-		 "create and show tell format, samples, fields, and which files were left out and\n"
-		 "why.\n"
+		 "  --format FORMAT  create: tar, tfrecord, mds, ffrecord, npz, npy (a sample "
+		 "per\n"
+		 "                   row), fixed:BYTES[+HEADER] or files; without it the format\n"
+		 "                   of most bytes of the files\n"
+		 "  --skip WHAT      create: links, special or links,special: links that lead "
+		 "out\n"
+		 "                   of the tree or to nothing, and devices, sockets, pipes, are\n"
+		 "                   left out without exit status 5\n"
+		 "create and show print format, samples, fields, and which files were left out\n"
+		 "and why.\n"
 		 "Example: leat dataset create imagenet@v1 /mnt/leat/imagenet\n",
 	.run = run,
 };

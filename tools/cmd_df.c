@@ -1,4 +1,5 @@
-/* leat df: space, of the whole cluster by target, or of mounts as their users see it. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* leat df: space, of the whole cluster by target, or of mounts as statvfs(2) reports it. */
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -7,6 +8,7 @@
 #include <sys/statvfs.h>
 
 #include "tools/cluster.h"
+#include "tools/mounts.h"
 
 static void print_row(const char *name, uint64_t size, uint64_t used, uint64_t avail)
 {

@@ -1,4 +1,5 @@
-/* leat du: how much trees hold. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* leat du: how much data trees contain. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,7 +23,7 @@ static uint64_t value(const struct du *d, const struct leat_tree_sum *sum)
 	return d->inodes || d->human ? v : (v + d->unit - 1) / d->unit;
 }
 
-/* As du -h writes it: rounded up, one digit behind the point below 10. */
+/* Prints like du -h: rounded up, one digit after the point below 10. */
 static void print_human(uint64_t v)
 {
 	static const char units[] = "KMGTPE";
@@ -155,19 +156,21 @@ static int run(struct tool *t, int argc, char **argv)
 
 const struct command command_du = {
 	.name = "du",
-	.summary = "how much trees hold",
+	.summary = "the space that trees occupy",
 	.usage =
 		"usage: leat du [-s] [-d N] [-c] [-h|-b|-k|-m] [--apparent-size|--inodes] [-j N]\n"
 		"               [PATH ...]\n"
-		"What the files below PATH occupy, in KiB, for each directory after those in it.\n"
-		"Several names of a file count once. PATH lies on a Leat mount, or is leat:/PATH.\n"
+		"Prints the space of the files below PATH, in KiB, for each directory after those "
+		"in\n"
+		"it. A file with several names counts once. PATH lies on a Leat mount, or is "
+		"leat:/PATH.\n"
 		"  -s, --summarize       only PATH itself\n"
 		"  -d N, --max-depth N   directories down to this depth\n"
-		"  -c, --total           and the sum of all PATHs\n"
+		"  -c, --total           also the sum of all PATHs\n"
 		"  -h, -b, -k, -m        for people; bytes of size; KiB; MiB\n"
 		"  --apparent-size       sizes, not the space that is occupied\n"
-		"  --inodes              how many inodes\n"
-		"  -j N, --jobs N        requests at once (64)\n"
+		"  --inodes              the number of inodes\n"
+		"  -j N, --jobs N        requests in flight (64)\n"
 		"Examples:\n"
 		"  leat du -sh /mnt/leat/projects/*\n"
 		"  leat du -d 1 --inodes /mnt/leat\n",

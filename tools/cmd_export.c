@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* leat export: what clients of a network may do. */
 #include <getopt.h>
 #include <inttypes.h>
@@ -8,7 +9,7 @@
 #include "tools/cluster.h"
 
 #define CALL_MS   10000u
-#define CHANGE_MS 60000u /* sessions end, servers are waited for */
+#define CHANGE_MS 60000u /* the metadata server ends sessions, and waits for servers */
 #define NOBODY    65534u
 
 struct export_options {
@@ -83,24 +84,25 @@ static int refused(struct cluster *c, const struct export_options *o, int status
 		return tool_error(t, EXIT_FAILED,
 				  "Give the networks of administrators rows of their own first: "
 				  "leat export add ADDRESS",
-				  "%s would take rights from this machine, which could not give "
-				  "them back then",
+				  "%s would restrict this machine, which could not lift the "
+				  "restriction afterwards",
 				  o->network);
 	case -LE_PERM:
 		return tool_error(t, EXIT_PERMISSION,
-				  "Ask from a machine that `leat export` does not restrict.",
-				  "this machine's network must not change exports");
+				  "Run this on a machine that `leat export` does not restrict.",
+				  "the export table does not let this machine change exports");
 	case -LE_NOENT:
 		return tool_error(t, EXIT_MISSING, "`leat export ls` shows them.",
-				  "there is no export to %s", o->network);
+				  "no export for %s", o->network);
 	case -LE_NOSPC:
-		return tool_error(t, EXIT_NO_SPACE, NULL, "there are too many exports");
+		return tool_error(t, EXIT_NO_SPACE, NULL, "the export table is full");
 	default:
 		return 0;
 	}
 }
 
-/* unheard: packed numbers of targets, which had to hear of the change. */
+/* Prints the result of a change. rep->unheard: packed numbers of targets that did not get the
+ * change. */
 static int changed(const struct tool *t, const struct mds_export_set_rep *rep)
 {
 	json_t *ids = json_array();
@@ -131,10 +133,10 @@ static int changed(const struct tool *t, const struct mds_export_set_rep *rep)
 	if (at == 0)
 		return EXIT_OK;
 	return tool_error(t, EXIT_PARTIAL,
-			  "Bring their servers back, or stop them; to add a row that is there "
-			  "again asks them again.",
-			  "the change is made, but targets %s%s have not confirmed it: sessions "
-			  "that have ended may read there on until their servers hear from the "
+			  "Start these servers again, or stop them. Adding the same row again "
+			  "repeats the request.",
+			  "the change is made, but targets %s%s have not confirmed it: clients "
+			  "that lost rights may read from them until their servers reach the "
 			  "metadata server, at most for cap_ttl_s",
 			  text, more);
 }
@@ -157,8 +159,8 @@ static int change(struct cluster *c, void *arg)
 		o->code = tool_error(c->tool, EXIT_FAILED,
 				     "Give the networks of servers rows of their own first: "
 				     "leat export add ADDRESS",
-				     "%s would take rights from the object server of target %u, "
-				     "which could not serve any more",
+				     "%s would restrict the object server of target %u, which "
+				     "could not serve any longer",
 				     o->network, (unsigned)rep.target);
 	else
 		o->code = changed(c->tool, &rep);
@@ -227,21 +229,23 @@ static int run(struct tool *t, int argc, char **argv)
 	else if (strcmp(verb, "rm") == 0)
 		o.what = EXPORT_REMOVE;
 	else if (strcmp(verb, "ls") != 0)
-		return tool_usage(t, "ls, add or rm?");
+		return tool_usage(t, "give a verb: ls, add or rm");
 	optind = 1;
 	if (o.what == EXPORT_ADD)
 		code = parse_rights(t, argc - 1, argv + 1, &o.row);
 	if (code != EXIT_OK)
 		return code;
 	if (argc - 1 - optind != (o.what ? 1 : 0))
-		return tool_usage(t, o.what ? "%s: which NETWORK?" : "%s: too many arguments",
+		return tool_usage(t,
+				  o.what && argc - 1 == optind ? "%s: NETWORK is missing"
+							       : "%s: too many arguments",
 				  verb);
 	if (o.what) {
 		o.network = argv[1 + optind];
 		if (network_parse(o.network, &net) < 0)
 			return tool_usage(t,
-					  "'%s' is no network (10.1.0.0/16, 10.1.2.3, fd00:1::/32; "
-					  "no bits behind the prefix)",
+					  "'%s' is not a network (10.1.0.0/16, 10.1.2.3, "
+					  "fd00:1::/32; no bits after the prefix)",
 					  o.network);
 		o.row.net_hi = net.addr.hi;
 		o.row.net_lo = net.addr.lo;
@@ -261,16 +265,18 @@ const struct command command_export = {
 		"       leat export add [--ro] [--root-squash|--all-squash] [--anon-uid N]\n"
 		"                       [--anon-gid N] NETWORK\n"
 		"       leat export rm NETWORK\n"
-		"Clients in NETWORK (10.1.0.0/16, 10.1.2.3, fd00:1::/32) are held to what the "
-		"most\n"
-		"specific row says that they are in; those in none may do what their users may. A\n"
-		"change counts at once, also for mounts that are there; an object server that has\n"
-		"not confirmed it is named, and the exit status is 5.\n"
-		"  --ro              nothing is changed from there\n"
-		"  --root-squash     root, and its group, are the anonymous user\n"
-		"  --all-squash      everybody is\n"
+		"The most specific row with a client's address restricts the client; a client in "
+		"no\n"
+		"row is not restricted. NETWORK: 10.1.0.0/16, 10.1.2.3, fd00:1::/32. A change "
+		"takes\n"
+		"effect immediately, also for existing mounts; object servers that have not "
+		"confirmed\n"
+		"the change are named, and the exit status is 5.\n"
+		"  --ro              clients cannot change anything\n"
+		"  --root-squash     root and its group become the anonymous user\n"
+		"  --all-squash      all users do\n"
 		"  --anon-uid N, --anon-gid N\n"
-		"                    who that is (65534)\n"
+		"                    the anonymous user and group (65534)\n"
 		"Examples:\n"
 		"  leat export add --ro --root-squash 10.20.0.0/16\n"
 		"  leat export add 10.20.0.7\n"

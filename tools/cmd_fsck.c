@@ -1,16 +1,18 @@
-/* leat fsck: checks the whole file system while it is in use; repairs what it is told to. */
-#include "tools/fsck.h"
-
+/* SPDX-License-Identifier: Apache-2.0 */
+/* leat fsck: checks the whole file system while it is in use, and repairs the classes of
+ * --repair. */
 #include <getopt.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/names.h"
-#include "common/rt/loop.h"
+#include "tools/fsck.h"
+#include "tools/fsck_data.h"
+#include "tools/fsck_names.h"
+#include "tools/progress.h"
 
-/* Bits, as those of e2fsck(8); errors of the command itself are 8. */
+/* Bits like those of e2fsck(8); errors of the command itself are 8. */
 enum {
 	FSCK_CLEAN = 0,
 	FSCK_REPAIRED = 1,
@@ -20,151 +22,12 @@ enum {
 	FSCK_INTERRUPTED = 32
 };
 
-#define CALL_MS        30000u
 #define ROUNDS         5u
 #define WINDOW_DEFAULT (1u << 20)
-#define LISTED_MAX     10000u /* of what is wrong; all is counted */
-
-static const struct {
-	const char *name;
-	bool mend;
-	const char *text;
-} classes[] = {
-#define FSCK_ROW(name, mend, text) {#name, mend, text},
-	FSCK_KINDS(FSCK_ROW)};
-
-/* ---- what fsck.h promises ---- */
-
-int fsck_call(struct fsck *f, uint16_t op, const void *req, void *rep, struct rpc_call *call)
-{
-	f->c->deadline_us = loop_deadline_ms(CALL_MS);
-	return cluster_call(f->c, op, req, rep, call);
-}
-
-void fsck_cursor_fini(struct fsck_cursor *cur)
-{
-	if (cur->loaded)
-		rpc_call_fini(&cur->call);
-	cur->loaded = false;
-}
-
-static int load_page(struct fsck *f, struct fsck_cursor *cur)
-{
-	struct mds_fsck_page_req req = {f->snapshot, cur->kind, bytes_of(cur->from, cur->from_len),
-					0};
-
-	fsck_cursor_fini(cur);
-	cur->rep = (struct mds_fsck_page_rep){0};
-	cur->loaded = true;
-	TRY(fsck_call(f, OP_mds_fsck_page, &req, &cur->rep, &cur->call));
-	if (cur->rep.next.len > sizeof(cur->from))
-		return -LE_BAD_MESSAGE;
-	if (cur->rep.next.len)
-		memcpy(cur->from, cur->rep.next.data, cur->rep.next.len);
-	cur->from_len = cur->rep.next.len;
-	cur->ended = cur->from_len == 0;
-	cur->begun = true;
-	f->snapshot = cur->rep.snapshot;
-	f->next_ino = cur->rep.next_ino;
-	f->n_inodes = cur->rep.n_inodes;
-	wire_r_init(&cur->r, cur->rep.rows.data, cur->rep.rows.len);
-	return 0;
-}
-
-int fsck_row(struct fsck *f, struct fsck_cursor *cur)
-{
-	while (!cur->loaded || wire_r_end(&cur->r)) {
-		if (cur->begun && (cur->r.status < 0 || cur->ended))
-			return cur->r.status;
-		TRY(load_page(f, cur));
-	}
-	return 1;
-}
-
-void fsck_note(struct fsck *f, const char *fmt, ...)
-{
-	json_t *old;
-	char text[300];
-	va_list ap;
-	size_t i;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	json_array_foreach(f->notes, i, old) if (strcmp(json_string_value(old), text) == 0) return;
-	if (json_array_size(f->notes) < LISTED_MAX)
-		json_array_append_new(f->notes, json_string(text));
-}
-
-int fsck_going(struct fsck *f, const char *what, uint64_t done, uint64_t total)
-{
-	char text[80];
-
-	if (interrupted())
-		return -LE_CANCELED;
-	f->progress.what = what;
-	snprintf(text, sizeof(text), "%" PRIu64 " of about %" PRIu64, done, total);
-	if (!f->c->tool->json)
-		progress_note(&f->progress, done, total > done ? total : done, text);
-	return 0;
-}
-
-/* -LE_STALE: changed since the snapshot; the next round looks at it again. */
-static int mend(struct fsck *f, const struct mds_fsck_repair_req *repair, bool *ret_done)
-{
-	struct mds_fsck_repair_rep rep = {0};
-	struct rpc_call call;
-	int rc = fsck_call(f, OP_mds_fsck_repair, repair, &rep, &call);
-
-	rpc_call_fini(&call);
-	*ret_done = rc == 0 && rep.done;
-	f->again |= rc == 0 || rc == -LE_STALE;
-	return rc == -LE_STALE || rc == -LE_EXIST || rc == -LE_TARGET_DOWN ? 0 : rc;
-}
-
-/* Names of files stand in it. */
-static void print_finding(const char *kind, const char *text, const char *end)
-{
-	printf("%s: ", kind);
-	tool_write_text(stdout, text);
-	puts(end);
-}
-
-int fsck_found(struct fsck *f, enum fsck_class class, const struct mds_fsck_repair_req *repair,
-	       const char *fmt, ...)
-{
-	bool done = false;
-	char text[512];
-	json_t *list, *row;
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	if (repair && f->repair & 1u << class)
-		TRY(mend(f, repair, &done));
-	f->found[class]++;
-	f->repaired[class] += done;
-	f->left[class] += !done;
-	list = done ? f->repairs : f->findings;
-	if (json_array_size(list) < LISTED_MAX) {
-		row = json_pack("{s:s}", "kind", classes[class].name);
-		if (!row || name_json_set(row, "what", text) < 0) {
-			json_decref(row);
-			return -LE_NOMEM;
-		}
-		json_array_append_new(list, row);
-	}
-	if (done && !f->c->tool->json) {
-		progress_finish(&f->progress, 0);
-		print_finding(classes[class].name, text, ": repaired");
-	}
-	return 0;
-}
 
 /* ---- rounds ---- */
 
-/* Everything once, out of a snapshot of its own. What was repaired stays counted. */
+/* Checks everything once, from a new snapshot. Adds to the counts of what was repaired. */
 static int one_round(struct fsck *f)
 {
 	f->again = false;
@@ -190,7 +53,7 @@ static json_t *counts_json(const struct fsck *f)
 	json_t *o = json_object();
 
 	for (int i = 0; i < FSCK_N_CLASSES; i++)
-		json_object_set_new(o, classes[i].name,
+		json_object_set_new(o, fsck_classes[i].name,
 				    json_pack("{s:I,s:I}", "left", (json_int_t)f->left[i],
 					      "repaired", (json_int_t)f->repaired[i]));
 	return o;
@@ -203,21 +66,21 @@ static void print_text(const struct fsck *f)
 	size_t i;
 
 	json_array_foreach(f->findings, i, v) if (name_json_get(v, "what", what, sizeof(what)))
-		print_finding(json_string_value(json_object_get(v, "kind")), what, "");
+		fsck_print_finding(json_string_value(json_object_get(v, "kind")), what, "");
 	json_array_foreach(f->notes, i, v) printf("note: %s\n", json_string_value(v));
 	if (f->busy)
-		printf("note: %" PRIu64 " files are in use: their sizes could not be judged\n",
+		printf("note: %" PRIu64 " files are in use: their sizes were not checked\n",
 		       f->busy);
 	if (f->unread)
-		printf("note: %u copies of chains could not be read: files whose data is gone were "
-		       "not looked for\n",
+		printf("note: %u copies of chains could not be read: files without data were not "
+		       "searched for\n",
 		       f->unread);
 	for (int k = 0; k < FSCK_N_CLASSES; k++)
 		if (f->left[k] || f->repaired[k])
 			printf("%" PRIu64 " %s, %" PRIu64 " repaired%s%s\n",
-			       f->left[k] + f->repaired[k], classes[k].text, f->repaired[k],
-			       f->left[k] && classes[k].mend ? "; --repair=" : "",
-			       f->left[k] && classes[k].mend ? classes[k].name : "");
+			       f->left[k] + f->repaired[k], fsck_classes[k].text, f->repaired[k],
+			       f->left[k] && fsck_classes[k].mend ? "; --repair=" : "",
+			       f->left[k] && fsck_classes[k].mend ? fsck_classes[k].name : "");
 	printf("%" PRIu64 " inodes, %" PRIu64 " entries, %" PRIu64 " chunks: %s\n", f->n_inodes,
 	       f->n_entries, f->n_chunks,
 	       sum(f->left)       ? "NOT SOUND"
@@ -255,8 +118,9 @@ static int check(struct cluster *c, void *arg)
 		return 0;
 	}
 	if (rc == -LE_STALE || rc == -LE_BUSY) {
-		(void)tool_error(c->tool, FSCK_FAILED, "Run it again, alone.",
-				 "another fsck has begun, or this one stood still for a minute");
+		(void)tool_error(c->tool, FSCK_FAILED, "Run `leat fsck` again while no other one "
+						       "runs.",
+				 "another fsck has started, or this one was stopped for a minute");
 		f->code = FSCK_FAILED;
 		return 0;
 	}
@@ -276,14 +140,14 @@ static bool parse_repair(struct tool *t, char *words, uint32_t *ret_bits)
 		bool known = false;
 
 		for (int i = 0; i < FSCK_N_CLASSES; i++) {
-			if (!classes[i].mend ||
-			    (strcmp(w, classes[i].name) != 0 && strcmp(w, "all") != 0))
+			if (!fsck_classes[i].mend ||
+			    (strcmp(w, fsck_classes[i].name) != 0 && strcmp(w, "all") != 0))
 				continue;
 			*ret_bits |= 1u << i;
 			known = true;
 		}
 		if (!known) {
-			(void)tool_usage(t, "--repair: '%s' is not known", w);
+			(void)tool_usage(t, "--repair: unknown class '%s'", w);
 			return false;
 		}
 	}
@@ -310,7 +174,8 @@ static int parse(struct tool *t, int argc, char **argv, struct fsck *f)
 		}
 	}
 	if (optind != argc || f->window == 0) {
-		(void)tool_usage(t, optind != argc ? "too many arguments" : "--window 0");
+		(void)tool_usage(t, optind != argc ? "too many arguments" : 
+				"--window must be at least 1");
 		return FSCK_USAGE;
 	}
 	return FSCK_CLEAN;
@@ -329,7 +194,7 @@ static int run(struct tool *t, int argc, char **argv)
 	f.repairs = json_array();
 	f.notes = json_array();
 	catch_interrupts();
-	code = cluster_run(t, CALL_MS, check, &f) == EXIT_OK ? f.code : FSCK_FAILED;
+	code = cluster_run(t, FSCK_CALL_MS, check, &f) == EXIT_OK ? f.code : FSCK_FAILED;
 	json_decref(f.findings);
 	json_decref(f.repairs);
 	json_decref(f.notes);
@@ -340,11 +205,13 @@ const struct command command_fsck = {
 	.name = "fsck",
 	.summary = "check the whole file system while it is in use",
 	.usage = "usage: leat fsck [--repair WHAT[,WHAT...]] [--window N]\n"
-		 "Compares inodes, directory entries, and the chunks of all copies, and says what\n"
-		 "does not fit. Nothing is changed without --repair:\n"
+		 "Compares inodes, directory entries, and the chunks of all copies, and prints "
+		 "each\n"
+		 "error. Nothing is changed without --repair:\n"
 		 "  --repair WHAT  entries, links, names, orphans, sizes, copies, or all\n"
-		 "  --window N     inodes looked at together, about 90 bytes each (1048576)\n"
-		 "Exit status, added up: 0 sound, 1 repaired, 4 errors are left, 8 not everything\n"
+		 "  --window N     inodes in memory at a time, about 90 bytes each (1048576)\n"
+		 "Exit status, added up: 0 sound, 1 repaired, 4 errors are left, 8 not "
+		 "everything\n"
 		 "could be checked, 16 wrong usage, 32 interrupted.\n"
 		 "Examples:\n"
 		 "  leat fsck\n"

@@ -1,4 +1,6 @@
-/* leat layout: how a file is laid over the targets, and what new files of a directory get. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* leat layout: how the data of a file are distributed over targets, and the layout of new files in
+ * a directory. */
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -10,6 +12,8 @@
 
 #include "common/rt/loop.h"
 #include "tools/cluster.h"
+#include "tools/mounts.h"
+#include "tools/progress.h"
 
 #define CHUNK_SIZE_MIN (64ULL << 10)
 #define CHUNK_SIZE_MAX (64ULL << 20)
@@ -21,7 +25,7 @@ static uint64_t member(const json_t *o, const char *name)
 	return (uint64_t)json_integer_value(json_object_get(o, name));
 }
 
-/* "name=number name=number" to an object. */
+/* Parses "name=number name=number" into an object. */
 static json_t *parse_layout(char *text)
 {
 	json_t *o = json_object();
@@ -41,7 +45,7 @@ static json_t *parse_layout(char *text)
 	return o;
 }
 
-/* 0 or an exit status after a message. */
+/* Gets the layout of a path. Returns 0, or an exit status after a message. */
 static int fetch(struct tool *t, const char *path, json_t **ret_layout)
 {
 	struct leat_mount m;
@@ -71,7 +75,7 @@ static void print_layout(const json_t *o, const char *path)
 	uint64_t width = member(o, "width");
 	bool dir = strcmp(json_string_value(json_object_get(o, "type")), "directory") == 0;
 
-	/* 0 in a directory: default_chunk_size of the metadata server, whatever it will be then. */
+	/* 0 in a directory: the metadata server's default_chunk_size when a file is created. */
 	tool_write_name(path);
 	printf(": %s of %s over ", dir ? "new files get chunks" : "chunks",
 	       member(o, "chunk_size") ? format_size(member(o, "chunk_size"), size)
@@ -99,7 +103,7 @@ static int get(struct tool *t, int argc, char **argv)
 	int code = EXIT_OK;
 
 	if (argc < 2)
-		return tool_usage(t, "get: which PATH?");
+		return tool_usage(t, "get: PATH is missing");
 	for (int i = 1; i < argc && code == EXIT_OK; i++) {
 		json_t *layout = NULL;
 
@@ -119,7 +123,7 @@ static int get(struct tool *t, int argc, char **argv)
 static int apply(struct tool *t, const char *path, const char *text)
 {
 	json_t *layout = NULL;
-	int code = fetch(t, path, &layout); /* first, for its errors */
+	int code = fetch(t, path, &layout); /* to report its errors first */
 
 	json_decref(layout);
 	if (code != EXIT_OK)
@@ -127,7 +131,7 @@ static int apply(struct tool *t, const char *path, const char *text)
 	if (setxattr(path, "leat.layout", text, strlen(text), 0) < 0) {
 		const char *hint =
 			errno == ENODEV
-				? "Copies lie on different hosts, and there are not that many "
+				? "Copies lie on different hosts, and there are too few of them "
 				  "(`leat status`)."
 			: errno == EINVAL || errno == EBUSY || errno == ENOTEMPTY
 				? "The layout of a file can be set only while it has no data; its "
@@ -152,7 +156,7 @@ static bool parse_compression(const char *arg, uint64_t *ret_value)
 	return lz4 || strcmp(arg, "off") == 0;
 }
 
-/* ---- what is there already ---- */
+/* ---- existing files ---- */
 
 #define FOLLOW_US 300000u
 
@@ -162,7 +166,8 @@ struct following {
 	int code;
 };
 
-/* The metadata server's account of it: borrowed, until the next one; NULL: none. */
+/* Returns the metadata server's record of the conversion, valid until the next fetch; NULL:
+ * none. */
 static const json_t *account(const struct cluster *c, const char *list, const struct following *f)
 {
 	const json_t *v;
@@ -176,8 +181,8 @@ static const json_t *account(const struct cluster *c, const char *list, const st
 	return NULL;
 }
 
-/* It is no longer under way. That nothing is known of it is not taken for success: somebody may be
- * about to rely on the copies. */
+/* Prints the outcome of the conversion. An unknown outcome is no success: the caller may be about
+ * to rely on the copies. */
 static int outcome(const struct cluster *c, const struct following *f)
 {
 	const json_t *now = account(c, "conversions", f);
@@ -186,14 +191,14 @@ static int outcome(const struct cluster *c, const struct following *f)
 
 	if (!end)
 		return tool_error(c->tool, EXIT_FAILED,
-				  "The same command again makes sure; it passes over what is "
-				  "converted.",
+				  "Run the same command again to check; converted files are "
+				  "skipped.",
 				  "%s: the metadata server at %s does not know how its conversion "
 				  "ended",
 				  f->path, c->tool->cluster.mds);
 	if (member(end, "replicas") != f->replicas)
 		return tool_error(c->tool, EXIT_CANCELLED, NULL,
-				  "%s: somebody has asked for %" PRIu64 " copies meanwhile",
+				  "%s: another command has requested %" PRIu64 " copies meanwhile",
 				  f->path, member(end, "replicas"));
 	if (how && strcmp(how, "complete") == 0)
 		return EXIT_OK;
@@ -214,7 +219,7 @@ static void conversion_text(const json_t *o, char *text, size_t size)
 		 member(o, "waiting"), error && *error ? "; " : "", error ? error : "");
 }
 
-/* The metadata server may be restarted meanwhile. */
+/* Follows the conversion. The metadata server may be restarted meanwhile. */
 static int follow(struct cluster *c, void *arg)
 {
 	struct following *f = arg;
@@ -246,8 +251,8 @@ static int follow(struct cluster *c, void *arg)
 		if (interrupted()) {
 			progress_finish(&p, 0);
 			f->code = tool_error(c->tool, EXIT_INTERRUPTED,
-					     "It goes on without this command: `leat status` shows "
-					     "it, `leat layout stop` ends it.",
+					     "The conversion continues without this command: "
+					     "`leat status` shows it, `leat layout stop` ends it.",
 					     "interrupted");
 			return 0;
 		}
@@ -261,7 +266,7 @@ static int follow(struct cluster *c, void *arg)
 static int ask(struct tool *t, const char *path, const char *text)
 {
 	json_t *layout = NULL;
-	int code = fetch(t, path, &layout); /* first, for its errors */
+	int code = fetch(t, path, &layout); /* to report its errors first */
 
 	json_decref(layout);
 	if (code != EXIT_OK || setxattr(path, "leat.layout", text, strlen(text), 0) == 0)
@@ -274,7 +279,7 @@ static int ask(struct tool *t, const char *path, const char *text)
 			  "%s: %m", path);
 }
 
-/* Waits until everything at and below path has that many copies. */
+/* Converts everything at and below path to that many copies, and waits for it. */
 static int convert(struct tool *t, const char *path, uint64_t replicas)
 {
 	struct following f = {.path = path, .replicas = replicas, .code = EXIT_OK};
@@ -304,7 +309,7 @@ static int stop(struct tool *t, int argc, char **argv)
 	int code = EXIT_OK;
 
 	if (argc < 2)
-		return tool_usage(t, "stop: which PATH?");
+		return tool_usage(t, "stop: PATH is missing");
 	for (int i = 1; i < argc && code == EXIT_OK; i++)
 		code = ask(t, argv[i], "convert=0");
 	return code;
@@ -348,7 +353,7 @@ static int set(struct tool *t, int argc, char **argv)
 			   (chunk_size & (chunk_size - 1)) != 0))
 		return tool_usage(t, "--chunk-size: a power of two from 64K to 64M");
 	if (!argv[optind])
-		return tool_usage(t, "set: which PATH?");
+		return tool_usage(t, "set: PATH is missing");
 	snprintf(text, sizeof(text),
 		 "width=%" PRIu64 " chunk_size=%" PRIu64 " replicas=%" PRIu64
 		 " compression=%" PRIu64,
@@ -357,7 +362,7 @@ static int set(struct tool *t, int argc, char **argv)
 	int n = argc - optind;
 	for (int i = 0; i < n && code == EXIT_OK; i++)
 		code = existing ? convert(t, paths[i], replicas) : apply(t, paths[i], text);
-	/* What it has become, in the form of `get`. */
+	/* The new layout, in the form of `get`. */
 	if (t->json && code == EXIT_OK)
 		code = get(t, n + 1, paths - 1);
 	return code;
@@ -371,30 +376,33 @@ static int run(struct tool *t, int argc, char **argv)
 		return set(t, argc - 1, argv + 1);
 	if (argc >= 2 && strcmp(argv[1], "stop") == 0)
 		return stop(t, argc - 1, argv + 1);
-	return tool_usage(t, argc < 2 ? "get, set or stop?" : "not get, set or stop: '%s'",
+	return tool_usage(t, argc < 2 ? "give a verb: get, set or stop" : 
+			"unknown verb '%s'; give get, set or stop",
 			  argc < 2 ? "" : argv[1]);
 }
 
 const struct command command_layout = {
 	.name = "layout",
-	.summary = "how files are laid over the targets",
+	.summary = "how files are striped over the targets",
 	.usage = "usage: leat layout get PATH ...\n"
 		 "       leat layout set [--width N] [--chunk-size SIZE] [--replicas N]\n"
 		 "                       [--compression off|lz4] PATH ...\n"
 		 "       leat layout set --replicas N --existing PATH ...\n"
 		 "       leat layout stop PATH ...\n"
-		 "A file is cut into chunks, laid over N chains in turn. Set on a directory, a\n"
-		 "layout counts for what is created in it later; set on a file, the file must\n"
-		 "have no data yet: unless --existing converts it.\n"
-		 "  --width N           how many chains\n"
+		 "A file is divided into chunks, which are striped over N chains. The layout of "
+		 "a\n"
+		 "directory applies to files that are created in it later. The layout of a file "
+		 "can be\n"
+		 "set while it has no data; --existing converts files that have.\n"
+		 "  --width N           chains of a file\n"
 		 "  --chunk-size SIZE   a power of two from 64K to 64M\n"
-		 "  --replicas N        how many copies of the data, 1 to 3, on different hosts\n"
-		 "  --compression lz4   blocks are compressed where that saves space; off: they "
-		 "are\n"
-		 "                      not\n"
-		 "  --existing          also of all that is there already, in the background: a\n"
-		 "                      file while nobody has it open and it has rested a minute;\n"
-		 "                      shows how far it is, Ctrl-C ends only that, stop ends it\n"
+		 "  --replicas N        copies of the data, 1 to 3, on different hosts\n"
+		 "  --compression lz4   compress blocks if that saves space; off: do not\n"
+		 "  --existing          convert existing files too, in the background: each "
+		 "while\n"
+		 "                      it is closed and has not changed for a minute. Ctrl-C "
+		 "ends\n"
+		 "                      the display of the progress, stop ends the conversion\n"
 		 "Examples:\n"
 		 "  leat layout get /mnt/leat/data\n"
 		 "  leat layout set --width 4 --chunk-size 4M /mnt/leat/checkpoints\n"

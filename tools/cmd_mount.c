@@ -1,4 +1,5 @@
-/* leat mount: checks, then mount.leat; the same as `mount -t fuse.leat`, with better messages. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* leat mount: checks, then mount.leat. Like `mount -t fuse.leat`, with better messages. */
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
@@ -8,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tools/mount_upgrade.h"
+#include "tools/mounts.h"
 #include "tools/tool.h"
 
 #define OPTIONS_SIZE 4096
@@ -16,7 +19,7 @@ struct mount_request {
 	const char *source;
 	char mountpoint[PATH_MAX];
 	char options[OPTIONS_SIZE];
-	size_t n_given; /* bytes of it that are not of -o */
+	size_t n_given; /* length of its part that is not from -o */
 	bool upgrade;
 	const char *path; /* of --upgrade */
 };
@@ -41,11 +44,13 @@ static int check_mountpoint(struct tool *t, const char *path, struct mount_reque
 		return tool_error(t, exit_of_errno(err),
 				  err == ENOENT ? "Create it first: mkdir -p PATH" : NULL,
 				  "%s: %s%s", path, strerror(err),
-				  err == ENOTCONN ? " (a mount whose daemon has died: leat umount)"
+				  err == ENOTCONN ? " (the daemon of this mount has died; run "
+						    "`leat umount`)"
 						  : "");
 	}
 	if (mount_find(m->mountpoint, &there))
-		return tool_error(t, EXIT_FAILED, "`leat umount` first, or use another directory.",
+		return tool_error(t, EXIT_FAILED, "Run `leat umount` first, or use another "
+						  "directory.",
 				  "%s: %s is mounted there already", m->mountpoint, there.source);
 	if (stat(m->mountpoint, &st) < 0)
 		return tool_error(t, exit_of_errno(errno), NULL, "%s: %m", m->mountpoint);
@@ -84,7 +89,8 @@ static int parse(struct tool *t, int argc, char **argv, struct mount_request *m)
 			return code;
 	}
 	if (argc - optind < 1 || argc - optind > 2)
-		return tool_usage(t, argc == optind ? "where to?" : "too many arguments");
+		return tool_usage(t, argc == optind ? "MOUNTPOINT is missing"
+						    : "too many arguments");
 	if (m->upgrade) {
 		if (argc - optind != 1 || m->options[m->n_given] != '\0')
 			return tool_usage(t, "--upgrade takes a mount point and nothing else");
@@ -108,10 +114,11 @@ static int run(struct tool *t, int argc, char **argv)
 		return mount_upgrade(t, m.path);
 	if (access("/dev/fuse", F_OK) < 0)
 		return tool_error(t, EXIT_FAILED, "Load the module: modprobe fuse",
-				  "there is no /dev/fuse");
+				  "/dev/fuse does not exist");
 	if (!find_program("mount.leat", program, sizeof(program)))
 		return tool_error(t, EXIT_FAILED,
-				  "It belongs beside leat or into an sbin folder: make install",
+				  "mount.leat must be in the folder of leat or in an sbin folder: "
+				  "make install",
 				  "mount.leat is not installed");
 	const char *args[8] = {program, m.source, m.mountpoint};
 	if (m.options[0]) {
@@ -121,9 +128,10 @@ static int run(struct tool *t, int argc, char **argv)
 	status = run_program(args);
 	if (status < 0)
 		return tool_error(t, EXIT_FAILED, NULL, "%s: %s", program, strerror(-status));
-	if (status != 0) /* 32 of mount(8): it could not be mounted; mount.leat has said why */
+	if (status != 0) /* 32 of mount(8): not mounted; mount.leat has printed why */
 		return tool_error(t, status == 32 ? EXIT_UNREACHABLE : EXIT_USAGE,
-				  "See above; `leat status` tells whether the servers answer.",
+				  "The reason is above; `leat status` shows whether the servers "
+				  "answer.",
 				  "%s: not mounted", m.mountpoint);
 	if (t->json)
 		return tool_print_json(json_pack("{s:s,s:s,s:b}", "mountpoint", m.mountpoint,
@@ -140,7 +148,7 @@ const struct command command_mount = {
 		 "Mounts the namespace of a cluster. SOURCE: host:port of the metadata server;\n"
 		 "without it, as leat.conf says. Options: see mount.leat(8). --upgrade replaces "
 		 "the\n"
-		 "daemon of a mount by the one that is installed now; programs wait for a moment.\n"
+		 "daemon of a mount by the installed one; programs wait meanwhile.\n"
 		 "Examples:\n"
 		 "  leat mount /mnt/leat\n"
 		 "  leat mount -o ro mds1:7440 /mnt/leat\n"

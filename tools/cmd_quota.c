@@ -1,4 +1,5 @@
-/* leat quota: how much may be kept below a directory. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* leat quota: limits the space and the number of inodes below a directory. */
 #include <errno.h>
 #include <fcntl.h>
 #include <fts.h>
@@ -14,14 +15,16 @@
 
 #include "common/base/names.h"
 #include "common/proto/types.h"
-#include "tools/tool.h"
+#include "tools/mounts.h"
+#include "tools/progress.h"
+#include "tools/quota_list.h"
 
 static uint64_t member(const json_t *o, const char *name)
 {
 	return (uint64_t)json_integer_value(json_object_get(o, name));
 }
 
-/* The quota that path counts to; NULL with errno (ENODATA: none). */
+/* Returns the quota that path counts to; NULL with errno (ENODATA: none). */
 static json_t *fetch(const char *path)
 {
 	char *text = virtual_attribute(path, "leat.quota"), *save = NULL;
@@ -88,7 +91,7 @@ static int show(struct tool *t, int argc, char **argv)
 	int code = EXIT_OK;
 
 	if (argc < 2)
-		return tool_usage(t, "show: which PATH?");
+		return tool_usage(t, "show: PATH is missing");
 	for (int i = 1; i < argc && code == EXIT_OK; i++) {
 		json_t *o;
 
@@ -119,22 +122,23 @@ static int show(struct tool *t, int argc, char **argv)
 
 /* ---- everything below a directory ---- */
 
-/* So much of a path fts can hold; below begins a walk of its own. */
+/* The longest path that fts can hold; a new walk begins below that. */
 #define WALK_PATH_MAX 32000u
-/* Walks in a row that found nothing to do, but not all. */
+/* Walks in a row that moved nothing and missed something. */
 #define MISSED_MAX 5
 
 struct adoption {
 	struct tool *t;
-	const char *again; /* what to do after an interruption */
-	uint64_t project;  /* which all is to count to */
+	const char *again; /* the next step after an interruption */
+	uint64_t project;  /* everything is to count to that */
 	struct progress progress;
-	uint64_t n_seen, n_moved; /* n_moved: have counted to another one when this walk came */
-	bool missed;		  /* a directory was no more where it had been */
+	uint64_t n_seen, n_moved; /* n_moved: inodes that counted to another one */
+	bool missed;		  /* a directory was moved or removed during the walk */
 };
 
-/* What it counts to (0: nothing), and whether that begins there. -1 with errno. The server is
- * asked: of sealed files a client knows for ever what was so once. */
+/* Gets the project that path counts to (0: none), and whether its quota begins there. Returns 0, or
+ * -1 with errno. Requests leat.quota, which the server answers: for a sealed file the client caches
+ * the attributes for ever. */
 static int counts_to(const char *path, uint64_t *ret_project, bool *ret_own)
 {
 	char text[512];
@@ -154,7 +158,7 @@ static int counts_to(const char *path, uint64_t *ret_project, bool *ret_own)
 	return 0;
 }
 
-/* It was removed, renamed or exchanged since fts has seen it. */
+/* True if the file was removed, renamed or exchanged after fts found it. */
 static bool is_gone(int err)
 {
 	return err == ENOENT || err == ENOTDIR || err == ELOOP;
@@ -169,7 +173,7 @@ static int adopt_one(struct adoption *a, FTS *fts, FTSENT *e)
 	bool own;
 
 	if (e->fts_info == FTS_DP) {
-		a->missed |= e->fts_errno != 0; /* there is another one in its place: not entered */
+		a->missed |= e->fts_errno != 0; /* another file is in its place: not entered */
 		return EXIT_OK;
 	}
 	errno = e->fts_errno;
@@ -200,9 +204,9 @@ failed:
 	return EXIT_OK;
 }
 
-/* Directories before what is in them, so that nothing new escapes. fts goes into each (no
- * FTS_NOCHDIR) and sees that it is the one that it had found: by its path root could be led out of
- * the tree, by a link that has come in its place. */
+/* Moves everything at and below path to the project. A directory comes before its contents, so that
+ * new files in it count already. fts enters each directory (no FTS_NOCHDIR) and checks that it is
+ * the one it found: by a path, a link that replaces a directory could lead root out of the tree. */
 static int walk(struct adoption *a, char *path)
 {
 	char *const paths[] = {path, NULL};
@@ -212,9 +216,10 @@ static int walk(struct adoption *a, char *path)
 
 	if (!fts)
 		return tool_error(a->t, EXIT_FAILED, a->again, "%s: %m", path);
-	/* fts says so where it could not come back to where it is now. */
+	/* fts sets FTS_NOCHDIR if it could not return to the present directory. */
 	if ((fts->fts_options & FTS_NOCHDIR) != 0)
-		code = tool_error(a->t, EXIT_FAILED, a->again, "%s: too deep", path);
+		code = tool_error(a->t, EXIT_FAILED, a->again, "%s: directories are nested "
+							       "too deeply", path);
 	while (code == EXIT_OK && (errno = 0, e = fts_read(fts)) != NULL) {
 		char text[64];
 
@@ -225,7 +230,7 @@ static int walk(struct adoption *a, char *path)
 		if (!a->t->json)
 			progress_update(&a->progress, 0, 0, text);
 	}
-	/* No way back from a directory that was moved meanwhile. */
+	/* fts cannot return from a directory that was moved meanwhile. */
 	if (code == EXIT_OK && is_gone(errno))
 		a->missed = true;
 	else if (code == EXIT_OK && errno != 0)
@@ -234,8 +239,8 @@ static int walk(struct adoption *a, char *path)
 	return code;
 }
 
-/* Once more until nothing was found that belongs elsewhere: what is renamed while a walk passes has
- * no name that the walk knows. ret_any: something was found (may be NULL). */
+/* Repeats the walk until it moves nothing: an inode that is renamed during a walk may have no name
+ * where the walk passes. ret_any: something was moved (may be NULL). */
 static int adopt(struct tool *t, char *path, uint64_t project, const char *again, bool *ret_any)
 {
 	struct adoption a = {.t = t, .again = again, .project = project};
@@ -243,7 +248,7 @@ static int adopt(struct tool *t, char *path, uint64_t project, const char *again
 	int code, missed = 0;
 
 	catch_interrupts();
-	progress_init(&a.progress, "counting in");
+	progress_init(&a.progress, "counting");
 	do {
 		a.n_moved = 0;
 		a.missed = false;
@@ -254,7 +259,7 @@ static int adopt(struct tool *t, char *path, uint64_t project, const char *again
 	progress_finish(&a.progress, 0);
 	if (code == EXIT_OK && a.missed)
 		return tool_error(t, EXIT_PARTIAL, again,
-				  "%s: directories were moved or removed each time", path);
+				  "%s: directories were moved or removed during each pass", path);
 	if (ret_any)
 		*ret_any = any;
 	return code;
@@ -295,7 +300,9 @@ static int set_one(struct tool *t, char *path, const char *text, bool all)
 	project = member(after, "project");
 	json_decref(before);
 	json_decref(after);
-	return made || all ? adopt(t, full, project, "Repeat it with --adopt.", NULL) : EXIT_OK;
+	if (!made && !all)
+		return EXIT_OK;
+	return adopt(t, full, project, "Run the command again with --adopt.", NULL);
 }
 
 static int set(struct tool *t, int argc, char **argv)
@@ -333,14 +340,14 @@ static int set(struct tool *t, int argc, char **argv)
 	if (!text[0] && !all)
 		return tool_usage(t, "set: give --bytes, --bytes-soft, --inodes, --inodes-soft");
 	if (!argv[optind])
-		return tool_usage(t, "set: which DIRECTORY?");
+		return tool_usage(t, "set: DIRECTORY is missing");
 	for (int i = optind; i < argc && code == EXIT_OK; i++)
 		code = set_one(t, argv[i], text, all);
 	return code == EXIT_OK ? show(t, argc - optind + 1, argv + optind - 1) : code;
 }
 
-/* What the directory above counts to. From where a part is mounted, which may be within the same
- * file system, the way up leads elsewhere. */
+/* Gets the project of the parent directory. Fails at the root of the mount, which may be a subtree
+ * of the file system: ".." leads elsewhere there. */
 static int project_above(struct tool *t, const char *full, uint64_t *ret_project)
 {
 	char up[PATH_MAX + 4], *text;
@@ -351,11 +358,12 @@ static int project_above(struct tool *t, const char *full, uint64_t *ret_project
 		return tool_error(t, exit_of_errno(errno), NULL, "%s: %m", full);
 	*ret_project = 0;
 	if (st.stx_ino == LEAT_ROOT_INO.v)
-		return EXIT_OK; /* above it is nothing */
+		return EXIT_OK; /* the root has no parent */
 	if (!(st.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) ||
 	    (st.stx_attributes & STATX_ATTR_MOUNT_ROOT))
-		return tool_error(t, EXIT_FAILED, "Do it where what is above it is mounted too.",
-				  "%s: what is above it cannot be seen", full);
+		return tool_error(t, EXIT_FAILED, "Run this on a mount that includes the parent "
+						  "directory.",
+				  "%s: the parent directory is outside of this mount", full);
 	text = virtual_attribute(up, "leat.project");
 	if (!text)
 		return tool_error(t, exit_of_errno(errno), NULL, "%s: %m", up);
@@ -364,8 +372,8 @@ static int project_above(struct tool *t, const char *full, uint64_t *ret_project
 	return EXIT_OK;
 }
 
-/* What was counted belongs to the quota of the directory above, if that has one. After an
- * interruption there is no quota any more, but something that still counts to it. */
+/* Removes a quota. What it counted counts to the quota of the parent directory, if that has one.
+ * After an interruption the quota may be removed already, while inodes still count to it. */
 static int rm_one(struct tool *t, char *path)
 {
 	char full[PATH_MAX];
@@ -383,7 +391,7 @@ static int rm_one(struct tool *t, char *path)
 	had = setxattr(full, "leat.quota", "remove=1", 8, 0) == 0;
 	if (!had && errno != ENODATA)
 		return refused(t, path);
-	code = adopt(t, full, project, "Repeat it.", &any);
+	code = adopt(t, full, project, "Run the command again.", &any);
 	if (code == EXIT_OK && !had && !any) {
 		errno = ENODATA;
 		return refused(t, path);
@@ -396,7 +404,7 @@ static int rm(struct tool *t, int argc, char **argv)
 	int code = EXIT_OK;
 
 	if (argc < 2)
-		return tool_usage(t, "rm: which DIRECTORY?");
+		return tool_usage(t, "rm: DIRECTORY is missing");
 	for (int i = 1; i < argc && code == EXIT_OK; i++)
 		code = rm_one(t, argv[i]);
 	return t->json && code == EXIT_OK ? tool_print_json(json_object()) : code;
@@ -410,26 +418,38 @@ static int run(struct tool *t, int argc, char **argv)
 		return set(t, argc - 1, argv + 1);
 	if (argc >= 2 && strcmp(argv[1], "rm") == 0)
 		return rm(t, argc - 1, argv + 1);
-	return tool_usage(t, argc < 2 ? "set, show or rm?" : "not set, show or rm: '%s'",
+	if (argc == 2 && strcmp(argv[1], "ls") == 0)
+		return quota_list(t);
+	if (argc > 2 && strcmp(argv[1], "ls") == 0)
+		return tool_usage(t, "ls: too many arguments; `leat quota show PATH` shows one");
+	return tool_usage(t, argc < 2 ? "give a verb: set, show, ls or rm" : 
+			"unknown verb '%s'; give set, show, ls or rm",
 			  argc < 2 ? "" : argv[1]);
 }
 
 const struct command command_quota = {
 	.name = "quota",
-	.summary = "how much may be kept below a directory",
+	.summary = "limits for space and files of a directory",
 	.usage = "usage: leat quota set [--bytes SIZE] [--bytes-soft SIZE] [--inodes N]\n"
 		 "                      [--inodes-soft N] [--adopt] DIRECTORY ...\n"
 		 "       leat quota show PATH ...\n"
+		 "       leat quota ls\n"
 		 "       leat quota rm DIRECTORY ...\n"
-		 "Limits what is kept below a directory, whoever it belongs to; 0: no limit. What\n"
-		 "is there already is counted in. A quota below another one counts for itself.\n"
+		 "Limits the space and the inodes below a directory, for all users together; 0: "
+		 "no\n"
+		 "limit. Existing files are counted. A quota below another one is separate from "
+		 "it.\n"
+		 "ls lists all quotas of the file system and needs no mount; users other than "
+		 "root see\n"
+		 "quotas of directories that they could find by listing.\n"
 		 "  --bytes SIZE        space, as du counts it\n"
 		 "  --inodes N          files, directories, links\n"
 		 "  --bytes-soft SIZE, --inodes-soft N\n"
 		 "                      may be exceeded for quota_grace_s (a week)\n"
-		 "  --adopt             count in again what lies below (after an interruption)\n"
+		 "  --adopt             count the existing files again (after an interruption)\n"
 		 "Examples:\n"
 		 "  leat quota set --bytes 10T --inodes 5000000 /mnt/leat/projects/vision\n"
-		 "  leat quota show /mnt/leat/projects/*\n",
+		 "  leat quota show /mnt/leat/projects/*\n"
+		 "  leat quota ls\n",
 	.run = run,
 };

@@ -1,4 +1,5 @@
-/* leat rm: removes files and trees, many at once. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* leat rm: removes files and trees, many concurrently. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
@@ -27,9 +28,9 @@ static const char *refuse(struct tree_tool *tt, const struct rm *rm, const struc
 	if (tree_ends_in(p->text, ".") || tree_ends_in(p->text, ".."))
 		return "'.' and '..' are not removed";
 	if (p->top)
-		return "it is the root of a file system";
+		return "is the root of a file system";
 	if (!rm->recursive && is_dir(tt, p))
-		return "it is a directory, and there is no -r";
+		return "is a directory; give -r";
 	return NULL;
 }
 
@@ -47,7 +48,7 @@ static int remove_all(struct tool *t, const struct rm *rm, char **texts, int n)
 		if (code == EXIT_OK)
 			n_paths++;
 		else if (code == EXIT_MISSING && rm->force)
-			code = EXIT_OK; /* the next one takes its place */
+			code = EXIT_OK; /* the next path uses its entry */
 	}
 	if (code == EXIT_OK)
 		code = tree_connect(&tt, paths, n_paths, 0);
@@ -88,23 +89,23 @@ static int run(struct tool *t, int argc, char **argv)
 		rm.force |= c == 'f';
 	}
 	if (optind == argc)
-		return rm.force ? EXIT_OK : tool_usage(t, "which PATH?");
+		return rm.force ? EXIT_OK : tool_usage(t, "PATH is missing");
 	return remove_all(t, &rm, argv + optind, argc - optind);
 }
 
 const struct command command_rm = {
 	.name = "rm",
-	.summary = "remove files and trees, many at once",
+	.summary = "remove files and trees concurrently",
 	.usage =
 		"usage: leat rm [-r] [-f] [-j N] PATH ...\n"
-		"Removes files, and with -r directories with all that is in them, many operations\n"
-		"at a time. PATH lies on a Leat mount, or is leat:/PATH in the namespace. Nobody "
-		"is\n"
-		"asked. What cannot be removed is told, the rest goes on, and the exit status is "
-		"1.\n"
+		"Removes files, and with -r directories with their contents, concurrently and "
+		"without\n"
+		"confirmation. PATH lies on a Leat mount, or is leat:/PATH in the namespace. A "
+		"failure\n"
+		"is reported, the other files are removed, and the exit status is 1.\n"
 		"  -r, -R, --recursive  directories too\n"
-		"  -f, --force          what is not there is no error\n"
-		"  -j N, --jobs N       operations at once (64)\n"
+		"  -f, --force          a missing file is no error\n"
+		"  -j N, --jobs N       operations in flight (64)\n"
 		"Examples:\n"
 		"  leat rm -r /mnt/leat/run6\n"
 		"  leat rm -rf leat:/scratch/old\n",

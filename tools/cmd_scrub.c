@@ -1,4 +1,5 @@
-/* leat scrub: starts and stops the scrubs of object servers, and tells how far they are. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* leat scrub: starts and stops the scrubs of object servers, and prints their progress. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,7 +12,7 @@
 struct scrub_options {
 	enum scrub_what what;
 	uint64_t target; /* 0: all */
-	int code;        /* the worst of the targets' */
+	int code;        /* the worst of all targets */
 	json_t *rows;
 };
 
@@ -50,17 +51,18 @@ static void print_row(uint32_t id, const struct oss_scrub_rep *r)
 
 static json_t *row_json(uint32_t id, const struct oss_scrub_rep *r)
 {
-	return json_pack("{s:I,s:b,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:f,s:f}", "target",
+	return json_pack("{s:I,s:b,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:I,s:I}", "target",
 			 (json_int_t)id, "running", (int)r->running, "chunks",
 			 (json_int_t)r->chunks, "bytes", (json_int_t)r->bytes, "used",
 			 (json_int_t)r->used, "damaged", (json_int_t)r->damaged, "repaired",
 			 (json_int_t)r->repaired, "unrepaired", (json_int_t)r->unrepaired,
 			 "differing", (json_int_t)r->differing, "uncompared",
 			 (json_int_t)r->uncompared, "moved", (int)r->moved, "began",
-			 (double)r->began_ns / 1e9, "ended", (double)r->ended_ns / 1e9);
+			 (json_int_t)(r->began_ns / 1000000000), "ended",
+			 (json_int_t)(r->ended_ns / 1000000000));
 }
 
-/* One document in JSON: a target that does not answer is a row of it. */
+/* Reports a target that does not answer. With --json it is a row of the one document. */
 static void failed(struct cluster *c, struct scrub_options *o, const struct target_view *v, int rc)
 {
 	if (c->tool->json) {
@@ -69,7 +71,8 @@ static void failed(struct cluster *c, struct scrub_options *o, const struct targ
 		o->code = exit_of_status(rc);
 		return;
 	}
-	o->code = tool_error(c->tool, exit_of_status(rc), "leat status shows which servers answer",
+	o->code = tool_error(c->tool, exit_of_status(rc), "`leat status` shows which servers "
+							  "answer.",
 			     "target %u: %s", v->id, status_text(rc));
 }
 
@@ -97,13 +100,13 @@ static int scrub_cluster(struct cluster *c, void *arg)
 			json_array_append_new(o->rows, row_json(v->id, &rep));
 		else
 			print_row(v->id, &rep);
-		/* What is damaged everywhere cannot be healed by another scrub. */
+		/* A block that is damaged on every member cannot be repaired by another scrub. */
 		if (rc == 0 && rep.unrepaired && o->code == EXIT_OK)
 			o->code = EXIT_LOCAL_CORRUPT;
 	}
 	if (!found && o->target)
-		o->code = tool_error(c->tool, EXIT_MISSING, "leat status lists them",
-				     "there is no target %" PRIu64, o->target);
+		o->code = tool_error(c->tool, EXIT_MISSING, "`leat status` lists the targets.",
+				     "target %" PRIu64 " does not exist", o->target);
 	return 0;
 }
 
@@ -130,8 +133,10 @@ static int run(struct tool *t, int argc, char **argv)
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1)
 		if (c != 't' || !parse_number_arg(t, "--target", optarg, UINT32_MAX, &o.target))
 			return c == 't' ? EXIT_USAGE : tool_usage(t, "wrong options");
+	if (argc - optind > 1)
+		return tool_usage(t, "too many arguments");
 	if (optind != argc - 1 || !parse_what(argv[optind], &o.what))
-		return tool_usage(t, "start, stop or status is asked for");
+		return tool_usage(t, "give a verb: start, stop or status");
 	code = tool_load_conf(t);
 	if (code != EXIT_OK)
 		return code;
@@ -147,11 +152,15 @@ const struct command command_scrub = {
 	.name = "scrub",
 	.summary = "verify all stored data, repair it from other copies",
 	.usage = "usage: leat scrub start|stop|status [--target N]\n"
-		 "Object servers read everything they hold, compare it with its checksums and\n"
-		 "with the other copies, and repair what is damaged from good ones. A scrub goes\n"
-		 "on after a restart. Without --target: all of them. UNCOMPARED: chunks that were\n"
-		 "not compared with a copy that was away or did not answer; with a * members of\n"
-		 "chains have changed meanwhile: another scrub compares what this one did not.\n"
+		 "Object servers read all their data, compare it with its checksums and with the "
+		 "other\n"
+		 "copies, and repair damaged blocks from good copies. A scrub continues after a\n"
+		 "restart. Without --target: all targets. UNCOMPARED: chunks that were not "
+		 "compared\n"
+		 "with a copy whose server was down or did not answer; with a * the members of "
+		 "chains\n"
+		 "have changed meanwhile, and another scrub compares the chunks that this one did "
+		 "not.\n"
 		 "Exit status 7: some blocks could not be repaired.\n"
 		 "Examples:\n"
 		 "  leat scrub start\n"

@@ -1,4 +1,5 @@
-/* leat stage: looking at copies, waiting for them, keeping and removing them. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* leat stage: the verbs that list copies, wait for them, protect and remove them. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,10 +8,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tools/stage_args.h"
 #include "common/base/names.h"
+#include "tools/cmd_stage_nodes.h"
+#include "tools/source.h"
+#include "tools/stage_verbs.h"
 
-/* ---- showing ---- */
+/* ---- lists ---- */
 
 static json_t *copy_json(const struct leat_stage_copy *c)
 {
@@ -35,7 +38,7 @@ static json_t *copy_json(const struct leat_stage_copy *c)
 			rc = name_json_set(f, "path", c->fail_path);
 		json_object_set_new(o, "failure", f);
 	}
-	(void)rc; /* without memory something is missing */
+	(void)rc; /* without memory a member is missing */
 	return o;
 }
 
@@ -108,13 +111,13 @@ static int show_one(struct tool *t, const struct leat_stage_copy *c)
 	return EXIT_OK;
 }
 
-/* A copy may be named by the directory it was made of; the library knows that by its own name. */
+/* Parses the name of a copy, which may be the directory that it was made of. */
 static int copy_name(const struct tool *t, const char *what, struct source *ret_source)
 {
 	return source_parse(t, what, ret_source);
 }
 
-/* 0 when ready; 3 when it is there, but not ready. */
+/* Exit status 0: READY; 3: it exists, but is not READY. */
 int stage_cmd_status(struct tool *t, struct stage_args *a)
 {
 	static struct leat_stage_copy c = {.size = sizeof(c)};
@@ -144,16 +147,16 @@ int stage_cmd_path(struct tool *t, struct stage_args *a)
 		return code;
 	static struct leat_stage_copy c = {.size = sizeof(c)};
 	int rc = leat_stage_path(a->to, source.name, path, sizeof(path));
-	/* Only who says that a part will do is given one. */
+	/* The path of a partial copy is printed with --share only. */
 	if (rc < 0 && a->share && leat_stage_status(a->to, source.name, &c) == 0 &&
 	    c.state == LEAT_COPY_SHARED)
 		rc = snprintf(path, sizeof(path), "%s", c.path) < (int)sizeof(path) ? 0 : -ERANGE;
 	if (rc == -EACCES)
 		return tool_error(t, EXIT_PERMISSION,
-				  "Who may read it is who may read its source: once that lets you, "
-				  "`leat stage in` or the node's agent does too.",
-				  "the copy of %s is there, but private to those who may search "
-				  "its source, and you may not",
+				  "Only users who may search the source may read a copy. After a "
+				  "change of the source's permissions `leat stage in` or the "
+				  "node's agent changes the copy's.",
+				  "the copy of %s is private to users who may search its source",
 				  a->what);
 	if (rc < 0)
 		return stage_error(t, rc, a->what);
@@ -185,11 +188,11 @@ int stage_cmd_wait(struct tool *t, struct stage_args *a)
 		code = EXIT_INTERRUPTED;
 	if (code == EXIT_OK)
 		return show_one(t, &c);
-	return tool_error(t, code, "`leat stage status` shows what there is.", "%s: %s%s%s",
+	return tool_error(t, code, "`leat stage status` shows the state of the copy.", "%s: %s%s%s",
 			  a->what, leat_stage_code_text(code), c.message[0] ? ": " : "", c.message);
 }
 
-/* ---- keeping and removing ---- */
+/* ---- protection and removal ---- */
 
 static int done(struct tool *t, const char *what, const char *word)
 {
@@ -220,7 +223,7 @@ int stage_cmd_cancel(struct tool *t, struct stage_args *a)
 		return code;
 	int rc = leat_stage_cancel(a->to, source.name);
 	if (rc == -ENOENT)
-		return tool_error(t, EXIT_MISSING, NULL, "nobody is making %s", a->what);
+		return tool_error(t, EXIT_MISSING, NULL, "no process is making %s", a->what);
 	return rc < 0 ? stage_error(t, rc, a->what) : done(t, a->what, "cancelled");
 }
 
@@ -248,7 +251,8 @@ int stage_cmd_unpin(struct tool *t, struct stage_args *a)
 int stage_cmd_lease(struct tool *t, struct stage_args *a)
 {
 	struct source source;
-	int code = a->lease ? copy_name(t, a->what, &source) : tool_usage(t, "--lease JOB?");
+	int code = a->lease ? copy_name(t, a->what, &source) : tool_usage(t, 
+			"--lease JOB is missing");
 
 	if (code != EXIT_OK)
 		return code;
@@ -259,7 +263,7 @@ int stage_cmd_lease(struct tool *t, struct stage_args *a)
 int stage_cmd_release(struct tool *t, struct stage_args *a)
 {
 	struct source source;
-	int code = a->lease ? EXIT_OK : tool_usage(t, "--lease JOB?");
+	int code = a->lease ? EXIT_OK : tool_usage(t, "--lease JOB is missing");
 
 	if (code == EXIT_OK && a->what)
 		code = copy_name(t, a->what, &source);
@@ -271,8 +275,34 @@ int stage_cmd_release(struct tool *t, struct stage_args *a)
 	}
 	int rc = leat_stage_release_job(a->to, a->what ? source.name : NULL, a->lease);
 	if (rc == -ENOENT)
-		return tool_error(t, EXIT_MISSING, NULL, "job %s has no lease there", a->lease);
+		return tool_error(t, EXIT_MISSING, NULL, "job %s has no lease on these copies",
+				  a->lease);
 	return rc < 0 ? stage_error(t, rc, a->lease) : done(t, a->lease, "released");
+}
+
+/* Prints the result of gc, and returns its exit status. */
+static int gc_tell(struct tool *t, const struct stage_args *a, json_t *copies, uint64_t bytes,
+		   uint64_t missing)
+{
+	char size[SIZE_TEXT], lack[SIZE_TEXT];
+	int code = EXIT_OK;
+
+	if (t->json)
+		code = tool_print_json(json_pack("{s:I,s:b,s:I,s:O}", "bytes", (json_int_t)bytes,
+						 "dry_run", a->dry_run, "missing",
+						 (json_int_t)missing, "copies", copies));
+	else
+		printf("%s %s\n", format_size(bytes, size),
+		       a->dry_run ? "could be removed" : "removed");
+	if (missing > 0 && t->json)
+		return EXIT_NO_SPACE;
+	if (missing > 0)
+		return tool_error(t, EXIT_NO_SPACE,
+				  "Leased and pinned copies are kept (`leat stage ls`), and files "
+				  "that are no copies (`df`).",
+				  "%s less than --free %s free", format_size(missing, lack),
+				  a->dry_run ? "would be" : "are");
+	return code;
 }
 
 static void gc_one(void *arg, const struct leat_stage_copy *c)
@@ -285,10 +315,11 @@ int stage_cmd_gc(struct tool *t, struct stage_args *a)
 	struct listing l = {.t = t, .copies = json_array()};
 	struct leat_options o = {.size = sizeof(o), .name = "leat"};
 	struct leat_fs *fs = NULL;
-	uint64_t bytes = 0;
-	char size[SIZE_TEXT];
+	uint64_t bytes = 0, missing = 0;
+	int code;
 
-	/* Without a cluster only what was made of local directories can be told to be safe. */
+	/* Without a cluster, only copies of local directories can be proved to be safe to
+	 * remove. */
 	if (leat_open_fs(t->conf, &o, &fs) < 0)
 		fs = NULL;
 	struct leat_stage_gc_options g = {.size = sizeof(g),
@@ -299,7 +330,8 @@ int stage_cmd_gc(struct tool *t, struct stage_args *a)
 					  .capacity = a->capacity,
 					  .dry_run = a->dry_run,
 					  .each = gc_one,
-					  .arg = &l};
+					  .arg = &l,
+					  .ret_missing = &missing};
 	int rc = leat_stage_gc(&g, &bytes);
 	if (fs)
 		leat_close_fs(fs);
@@ -307,17 +339,14 @@ int stage_cmd_gc(struct tool *t, struct stage_args *a)
 		json_decref(l.copies);
 		return stage_error(t, rc, a->to);
 	}
-	if (t->json)
-		return tool_print_json(json_pack("{s:I,s:b,s:o}", "bytes", (json_int_t)bytes,
-						 "dry_run", a->dry_run, "copies", l.copies));
+	code = gc_tell(t, a, l.copies, bytes, missing);
 	json_decref(l.copies);
-	printf("%s %s\n", format_size(bytes, size), a->dry_run ? "could be removed" : "removed");
-	return EXIT_OK;
+	return code;
 }
 
 /* ---- events ---- */
 
-/* Only what is an event: anybody may have written to the file who owns the directory. */
+/* Prints a line if it is an event: the owner of the directory may have written to the file. */
 static void print_event(char *line)
 {
 	json_t *o = json_loads(line, 0, NULL);
@@ -330,7 +359,7 @@ static void print_event(char *line)
 	json_decref(o);
 }
 
-/* NULL: nothing has happened yet. */
+/* *ret_f NULL: there is no event yet. */
 static int open_events(const char *to, FILE **ret_f)
 {
 	int fd = leat_stage_events(to);
@@ -345,7 +374,7 @@ static int open_events(const char *to, FILE **ret_f)
 	return -ENOMEM;
 }
 
-/* The lines as they are; following: until interrupted. */
+/* Prints the events; with --follow until interrupted. */
 int stage_cmd_events(struct tool *t, struct stage_args *a)
 {
 	char line[4096];

@@ -1,12 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * leat stage: moving data, in, out, and verifying it.
+ * leat stage: moves data, in, out, and verifies it.
  *
- * --wait first-window|none: a child process does the work and goes on; it tells by a pipe what it
- * has reached, and how it ended if that comes first. Forked before anything else is begun.
+ * --wait first-window|none: a child process does the work and continues in the background. By a
+ * pipe it reports the states it reaches, or how it ended if that is earlier. The fork comes before
+ * any other work.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <libgen.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,17 +17,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tools/cmd_stage_nodes.h"
+#include "tools/cmd_stage_together.h"
 #include "tools/left.h"
-#include "tools/stage_args.h"
+#include "tools/progress.h"
+#include "tools/source.h"
+#include "tools/stage_verbs.h"
 
 static struct leat_stage_result r = {.size = sizeof(r)};
 
 /* ---- progress ---- */
 
 struct showing {
-	struct progress line; /* first: the library's progress goes to it by default */
+	struct progress line; /* first: by default the library's progress is drawn in it */
 	double next_s;
-	int pipe_fd; /* of a child, -1 */
+	int pipe_fd; /* of a child; else -1 */
 	void (*progress)(void *arg, const struct leat_stage_progress *p);
 };
 
@@ -150,7 +157,7 @@ static int stage_here(struct tool *t, struct stage_args *a, const struct source 
 	return rc < 0 || r.code ? stage_failed(t, rc, &r) : report(t, a->to, a->skip);
 }
 
-/* The child: out of the caller's session, so that nothing ends it with its caller. */
+/* Does the work in the child: in a new session, so that the end of the caller does not end it. */
 static int stage_behind(struct tool *t, struct stage_args *a, const struct source *source, int fd)
 {
 	struct tool quiet = *t;
@@ -179,11 +186,11 @@ static int said(struct tool *t, const struct stage_args *a, int milestone)
 		return tool_print_json(
 			json_pack("{s:s,s:o,s:o}", "state", state, "what", tool_json_text(a->what),
 				  "to", tool_json_text(a->to)));
-	printf("%s: %s goes on in the background\n", state, a->what);
+	printf("%s: %s continues in the background\n", state, a->what);
 	return EXIT_OK;
 }
 
-/* The parent. Its child's messages are on the same standard error. */
+/* Waits in the parent. The child's messages appear on the same standard error. */
 static int wait_for_child(struct tool *t, struct stage_args *a, int fd, pid_t child)
 {
 	int want = a->wait == WAIT_NONE ? LEAT_STAGE_RESERVED : LEAT_STAGE_STREAMABLE;
@@ -233,7 +240,7 @@ static int stage_detached(struct tool *t, struct stage_args *a, const struct sou
 	return code;
 }
 
-/* A data set may be kept in a catalogue of the local file system; it lies there too, then. */
+/* Parses the source. A catalogue in the local file system has local data sets. */
 static int parse_source(struct tool *t, struct stage_args *a, struct source *ret_source)
 {
 	static struct source catalog;
@@ -248,6 +255,32 @@ static int parse_source(struct tool *t, struct stage_args *a, struct source *ret
 	return code;
 }
 
+/* Returns EXIT_OK, or an exit status after a message if the folder above the stage directory does
+ * not exist: its disk may not be mounted, and the copy would fill the system's disk. */
+static int stage_folder_made(struct tool *t, const char *to)
+{
+	char copy[PATH_MAX];
+
+	if (snprintf(copy, sizeof(copy), "%s", to) >= (int)sizeof(copy))
+		return tool_too_long(t, to);
+	const char *parent = dirname(copy);
+	if (access(parent, F_OK) == 0 || errno != ENOENT)
+		return EXIT_OK; /* the library reports any other error */
+	return tool_error(t, EXIT_MISSING,
+			  "Is its disk mounted? Only the last folder of the stage directory is "
+			  "created.",
+			  "--to %s: %s: %m", to, parent);
+}
+
+static int stage_folders_made(struct tool *t, const struct stage_args *a)
+{
+	int code = a->to ? stage_folder_made(t, a->to) : EXIT_OK;
+
+	for (uint32_t i = 0; i < a->n_more && code == EXIT_OK; i++)
+		code = stage_folder_made(t, a->more[i]);
+	return code;
+}
+
 int stage_cmd_in(struct tool *t, struct stage_args *a)
 {
 	struct source source;
@@ -257,18 +290,25 @@ int stage_cmd_in(struct tool *t, struct stage_args *a)
 		return stage_exit(a, code);
 	if (a->detach)
 		a->wait = WAIT_NONE;
+	if (!a->nodes && !a->agent)
+		code = stage_folders_made(t, a);
+	if (code != EXIT_OK)
+		return stage_exit(a, code);
 	if (a->together && !a->placement)
 		return stage_exit(a, stage_cmd_together(t, a, &source));
 	if (a->placement && (!a->nodes || a->unpack))
-		return stage_exit(a, tool_usage(t, a->unpack ? "--unpack: each node has all of it"
-							     : "--placement: with --nodes"));
+		return stage_exit(a, tool_usage(t, a->unpack ? "--placement cannot be combined "
+							       "with --unpack"
+							     : "--placement needs --nodes"));
 	if (a->nodes || a->agent) {
-		code = source.local ? tool_usage(t, "agents stage from the namespace only")
+		code = source.local ? tool_usage(t, "agents stage only from the namespace: give "
+						    "leat:/DIRECTORY or a data set")
 				    : stage_cmd_nodes(t, a, source.name);
 		return stage_exit(a, code);
 	}
 	if (!a->to)
-		return stage_exit(a, tool_usage(t, "in: --to DIRECTORY (or $LEAT_STAGE_DIR)?"));
+		return stage_exit(a, tool_usage(t, "in: --to DIRECTORY (or $LEAT_STAGE_DIR) is "
+						   "missing"));
 	code = a->wait == WAIT_READY ? stage_here(t, a, &source, -1)
 				     : stage_detached(t, a, &source);
 	return stage_exit(a, code);
@@ -290,11 +330,11 @@ static int show_plan(struct tool *t)
 					  (json_int_t)r.bytes_missing, "fits", code == EXIT_OK));
 		return code;
 	}
-	printf("%" PRIu64 " files, %s; %s to be moved, %s free, %s evictable\n", r.files,
+	printf("%" PRIu64 " files, %s; %s to be copied, %s free, %s evictable\n", r.files,
 	       format_size(r.bytes, a), format_size(r.bytes_needed, b),
 	       format_size(r.bytes_free, c), format_size(r.bytes_evictable, d));
 	if (code != EXIT_OK)
-		printf("does not fit: %s more needed\n", format_size(r.bytes_missing, a));
+		printf("the copy does not fit: %s more needed\n", format_size(r.bytes_missing, a));
 	return code;
 }
 
@@ -343,7 +383,8 @@ static bool absolute(const char *path, char ret_path[PATH_MAX])
 	return n < PATH_MAX;
 }
 
-/* What shall be: on a mount or leat:/PATH it is in the namespace, whether it exists or not. */
+/* Parses a destination, which need not exist: on a mount or as leat:/PATH it is in the namespace,
+ * else local. */
 static int destination(struct tool *t, const char *text, struct source *ret)
 {
 	char dir[PATH_MAX], full[PATH_MAX], *slash;
@@ -356,19 +397,19 @@ static int destination(struct tool *t, const char *text, struct source *ret)
 		dir[--n] = 0;
 	slash = strrchr(dir, '/');
 	if (n >= (int)sizeof(dir) || !slash || !slash[1])
-		return tool_usage(t, "out: %s: DIRECTORY/NAME or leat:/DIRECTORY/NAME?", text);
+		return tool_usage(t, "out: %s: give DIRECTORY/NAME or leat:/DIRECTORY/NAME", text);
 	*slash = 0;
 	int code = source_parse(t, dir[0] ? dir : "/", ret);
 	if (code != EXIT_OK)
 		return code;
-	/* Links are not followed here: the library says whose it follows. */
+	/* Symbolic links are not resolved here: the library decides which to follow. */
 	if (ret->local && (!absolute(dir[0] ? dir : "/", full) ||
 			   snprintf(ret->name, sizeof(ret->name), "%s", full) >=
 				   (int)sizeof(ret->name)))
 		return tool_too_long(t, text);
 	size_t len = strlen(ret->name);
 	if (len + strlen(slash + 1) + 2 > sizeof(ret->name))
-		return tool_usage(t, "out: %s: too long", text);
+		return tool_usage(t, "out: %s: the path is too long", text);
 	snprintf(ret->name + len, sizeof(ret->name) - len, "%s%s", len > 1 ? "/" : "", slash + 1);
 	return EXIT_OK;
 }
@@ -381,7 +422,7 @@ int stage_cmd_out(struct tool *t, struct stage_args *a)
 	char from[PATH_MAX], size[SIZE_TEXT];
 	struct leat_fs *fs = NULL;
 
-	/* Links are not followed here: the library says whose it follows. */
+	/* Symbolic links are not resolved here: the library decides which to follow. */
 	if (!absolute(a->what, from) || access(from, F_OK) < 0)
 		return tool_error(t, exit_of_errno(errno), NULL, "%s: %m", a->what);
 	int code = destination(t, a->dest, &dest);
@@ -401,7 +442,7 @@ int stage_cmd_out(struct tool *t, struct stage_args *a)
 	if (fs)
 		leat_close_fs(fs);
 	if (rc == -EEXIST)
-		return tool_error(t, EXIT_FAILED, "--replace puts this in its place.",
+		return tool_error(t, EXIT_FAILED, "Give --replace to replace it.",
 				  "%s exists already", a->dest);
 	if (rc < 0 || r.code)
 		return stage_failed(t, rc, &r);

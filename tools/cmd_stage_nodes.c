@@ -1,8 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * leat stage in --nodes, --agent: agents do the work, each makes a copy and hands chunks to the
- * others. Here they are begun, watched, and summed up. And `leat stage release --nodes`, and `leat
- * stage where`.
+ * leat stage in --nodes, --agent: agents do the work; each makes a copy and hands chunks to the
+ * others. This file starts them, follows their progress, and adds up the results. Also `leat stage
+ * release --nodes` and `leat stage where`.
  */
+#include "tools/cmd_stage_nodes.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,13 +17,17 @@
 #include "common/rt/fiber.h"
 #include "tools/cluster.h"
 #include "tools/left.h"
-#include "tools/stage_args.h"
+#include "tools/progress.h"
+#include "tools/source.h"
+#include "tools/stage_verbs.h"
 
-#define NODES_MAX     4096
-#define WIDTH         64
-#define POLL_US       200000
-#define CALL_MS       5000
-#define SILENT_MS     10000 /* after which an agent counts as gone */
+#define NODES_MAX 4096
+#define WIDTH     64
+#define POLL_US   200000
+#define CALL_MS   5000
+/* to start, or to release: sent only once, so a busy machine gets longer */
+#define START_MS      15000
+#define SILENT_MS     30000 /* an agent that is silent for longer counts as failed */
 #define DEFAULT_PORT  "7460"
 #define PLAIN_SECONDS 10.0
 
@@ -28,9 +35,9 @@ struct agent_view {
 	struct nodes *n;
 	char addr[256];
 	struct rpc_client *rpc;
-	uint64_t job; /* its number there */
+	uint64_t job; /* the agent's number of it */
 	bool ended;
-	int code; /* enum leat_stage_code, once it has ended */
+	int code; /* enum leat_stage_code, after the job has ended */
 	int reached;
 	uint64_t heard_us;
 	uint64_t bytes, total, source, peers, files;
@@ -47,7 +54,7 @@ struct nodes {
 	uint32_t count;
 	char *members;
 	struct progress line;
-	struct leat_stage_result left; /* what the nodes have left out */
+	struct leat_stage_result left; /* files that the nodes have not copied */
 	double next_json_s;
 	bool cancelled;
 };
@@ -71,12 +78,12 @@ static int add_node(struct nodes *n, const char *text, size_t len)
 	return 0;
 }
 
-/* As schedulers write them: n[1-4,7], @FILE, and @ for the nodes of the job that this belongs to.
- */
+/* Takes a host list as schedulers write it: n[1-4,7], @FILE; or @ for the nodes of the job that
+ * this process belongs to. */
 static int take_hostlist(struct nodes *n, const char *text)
 {
 	struct hostlist l;
-	char err[256] = "this belongs to no job of Slurm, PBS or Grid Engine";
+	char err[256] = "this process belongs to no job of Slurm, PBS or Grid Engine";
 	int rc = strcmp(text, "@") == 0 ? hostlist_of_job(&l, err, sizeof(err))
 					: hostlist_read(text, &l, err, sizeof(err));
 
@@ -104,12 +111,12 @@ static int take_nodes(struct nodes *n, const char *text)
 	}
 	if (n->count == 0)
 		return -LE_INVAL;
-	size_t room = n->count * (sizeof(n->v[0].addr) + 1), len = 0;
-	n->members = calloc(1, room);
+	size_t space = n->count * (sizeof(n->v[0].addr) + 1), len = 0;
+	n->members = calloc(1, space);
 	if (!n->members)
 		return -LE_NOMEM;
 	for (uint32_t i = 0; i < n->count && n->count > 1; i++) {
-		len += (size_t)snprintf(n->members + len, room - len, "%s ", n->v[i].addr);
+		len += (size_t)snprintf(n->members + len, space - len, "%s ", n->v[i].addr);
 	}
 	return 0;
 }
@@ -126,8 +133,10 @@ static void lost(struct agent_view *v, int code, const char *why)
 
 static int call(struct agent_view *v, uint16_t op, const void *req, void *rep, struct rpc_call *ret)
 {
-	*ret = (struct rpc_call){
-		.op = op, .req = req, .rep = rep, .deadline_us = loop_deadline_ms(CALL_MS)};
+	*ret = (struct rpc_call){.op = op,
+				 .req = req,
+				 .rep = rep,
+				 .deadline_us = loop_deadline_ms(v->job ? CALL_MS : START_MS)};
 	return rpc_call(v->rpc, ret);
 }
 
@@ -170,6 +179,22 @@ static struct peer_stage_req request(const struct agent_view *v, enum peer_verb 
 	};
 }
 
+/* Repeats the request while the agent does not know yet whether it may serve this node: the
+ * metadata server is slow to answer that. Returns like call. */
+static int call_admitted(struct agent_view *v, uint16_t op, const void *req, void *rep,
+			 struct rpc_call *ret)
+{
+	uint64_t until = loop_deadline_ms(START_MS);
+	int rc = call(v, op, req, rep, ret);
+
+	while (rc == -LE_AGAIN && loop_now_us() < until && !interrupted() &&
+	       fiber_sleep_us(POLL_US) == 0) {
+		rpc_call_fini(ret);
+		rc = call(v, op, req, rep, ret);
+	}
+	return rc;
+}
+
 static void ask(struct agent_view *v, enum peer_verb verb)
 {
 	struct peer_stage_req req = request(v, verb);
@@ -178,9 +203,12 @@ static void ask(struct agent_view *v, enum peer_verb verb)
 	int rc = connect_agent(v);
 
 	if (rc == 0)
-		rc = call(v, OP_peer_stage, &req, &rep, &c);
+		rc = call_admitted(v, OP_peer_stage, &req, &rep, &c);
 	if (rc < 0)
-		lost(v, LEAT_STAGE_AGENT, status_text(rc));
+		lost(v, LEAT_STAGE_AGENT,
+		     rc == -LE_AGAIN ? "the metadata server does not tell the agent whether it may "
+				       "serve this node"
+				     : status_text(rc));
 	else if (rep.code)
 		lost(v, (int)rep.code, "");
 	if (rc == 0 && rep.message.len)
@@ -193,7 +221,10 @@ static void ask(struct agent_view *v, enum peer_verb verb)
 
 static void start_one(void *arg)
 {
-	ask(arg, PEER_START);
+	if (interrupted())
+		lost(arg, LEAT_STAGE_CANCELLED, "interrupted before the request was sent");
+	else
+		ask(arg, PEER_START);
 }
 
 static void release_one(void *arg)
@@ -249,7 +280,7 @@ static void look_at_one(void *arg)
 			take_status(v, o);
 		json_decref(o);
 	} else if (rc == -LE_NOENT) {
-		lost(v, LEAT_STAGE_AGENT, "the agent was started anew and knows nothing of it");
+		lost(v, LEAT_STAGE_AGENT, "the agent was restarted and has no such request");
 	} else if (loop_now_us() > v->heard_us + SILENT_MS * 1000ULL) {
 		lost(v, LEAT_STAGE_AGENT, status_text(rc));
 	}
@@ -266,9 +297,9 @@ static void cancel_one(void *arg)
 	if (v->ended)
 		return;
 	int rc = call(v, OP_peer_stage, &req, &rep, &c);
-	/* It says by its status how it ended, unless others have asked for it too. */
+	/* The status of the job reports how it ended, unless other requests want it too. */
 	if (rc == 0 && rep.code && rep.code != LEAT_STAGE_SOURCE_GONE)
-		lost(v, LEAT_STAGE_CANCELLED, "others want it too: it goes on");
+		lost(v, LEAT_STAGE_CANCELLED, "other requests want this copy: the agent continues");
 	rpc_call_fini(&c);
 }
 
@@ -305,7 +336,7 @@ static struct sums sum_up(const struct nodes *n)
 		if (!v->ended && (!s.slowest || v->bytes < s.slowest->bytes))
 			s.slowest = v;
 	}
-	/* Of parts all together are the data set, as often as each file is there. */
+	/* Parts: the sum over all nodes is the data set, times the copies of each file. */
 	uint32_t copies = n->a->copies < n->count ? n->a->copies : n->count;
 	if ((n->a->placement == 1 || n->a->placement == 2) && copies)
 		s.dataset = s.total / copies;
@@ -405,7 +436,7 @@ static int worst(const struct nodes *n)
 
 static void print_failed(const struct nodes *n)
 {
-	for (uint32_t i = 0; i < n->count && !n->t->json; i++)
+	for (uint32_t i = 0; i < n->count; i++)
 		if (n->v[i].ended && n->v[i].code) {
 			fprintf(stderr, "%s: %s: ", n->v[i].addr,
 				leat_stage_code_text(n->v[i].code));
@@ -424,10 +455,10 @@ static json_t *summary(const struct nodes *n, const struct sums *s)
 		json_array_append_new(
 			nodes,
 			json_pack("{s:s,s:s,s:i,s:o,s:o,s:I,s:I,s:I,s:i}", "node", v->addr, "state",
-				  v->state, "code", v->code, "message",
-				  tool_json_text(v->message), "path", tool_json_text(v->path),
-				  "bytes", (json_int_t)v->bytes, "source", (json_int_t)v->source,
-				  "peers", (json_int_t)v->peers, "dropped", v->dropped));
+				  v->state, "code", v->code, "message", tool_json_text(v->message),
+				  "path", tool_json_text(v->path), "bytes", (json_int_t)v->bytes,
+				  "source", (json_int_t)v->source, "peers", (json_int_t)v->peers,
+				  "dropped", v->dropped));
 	}
 	json_t *o = json_pack("{s:s,s:I,s:I,s:I,s:f,s:i,s:f,s:o}", "id", n->v[0].id, "bytes",
 			      (json_int_t)s->dataset, "source", (json_int_t)s->source, "peers",
@@ -452,7 +483,7 @@ static int finish(struct nodes *n)
 	}
 	print_failed(n);
 	if (code != EXIT_OK)
-		return tool_error(n->t, code, "The same command goes on where it stopped.",
+		return tool_error(n->t, code, "Run the same command again to continue.",
 				  "%u of %u nodes are ready: %s", s.ready, n->count,
 				  leat_stage_code_text(code));
 	printf("%s: %u of %u nodes, %s each, %.2f s; source %s, peers %s, amplification %.2f\n",
@@ -493,7 +524,7 @@ int stage_cmd_nodes(struct tool *t, struct stage_args *a, const char *what)
 	return code;
 }
 
-/* Those that held nothing are passed over, unless all did. */
+/* Ignores nodes that had no lease, unless none had one. */
 static int finish_release(struct nodes *n)
 {
 	uint32_t n_held = 0;
@@ -510,8 +541,8 @@ static int finish_release(struct nodes *n)
 		return tool_error(n->t, worst(n), NULL, "job %s: not released on all nodes",
 				  n->a->lease);
 	return n_held > 0 ? EXIT_OK
-			  : tool_error(n->t, EXIT_MISSING, NULL, "job %s has no lease there",
-				       n->a->lease);
+			  : tool_error(n->t, EXIT_MISSING, NULL,
+				       "job %s has no lease on these copies", n->a->lease);
 }
 
 int stage_nodes_release(struct tool *t, struct stage_args *a, const char *what)
@@ -536,7 +567,8 @@ struct where {
 	json_t *nodes;
 };
 
-/* What another machine says of itself, bounded, and without what would drive a terminal. */
+/* Copies the text of another machine, bounded, without control characters that a terminal would
+ * execute. */
 static json_t *text_json(struct bytes b)
 {
 	char text[512];
@@ -632,7 +664,7 @@ int stage_where_count(struct tool *t, const char *what, uint32_t *ret_ready, uin
 	return code;
 }
 
-/* 0: some node has it ready; 3: none. */
+/* Exit status 0: a node has it READY; 3: none. */
 int stage_cmd_where(struct tool *t, struct stage_args *a)
 {
 	struct where w = {.t = t, .what = a->what ? a->what : "", .nodes = json_array()};

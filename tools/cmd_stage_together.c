@@ -1,32 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * leat stage in --together N: N processes on as many nodes, without agents and without root, make a
- * copy each and hand chunks on among them, as agents do. Each is an agent for as long as that
- * takes:
- *   1. it serves at an address of its own, and tells the metadata server what it makes
- *   2. it makes its copy, once the others have been heard of or some seconds have passed
- *   3. it stays until all of them are ready, or nobody is at it any more: others may need what it
- * has One that is killed is an agent that died; the same command goes on.
+ * copy each and exchange chunks, as agents do. Each process acts as an agent:
+ *   1. it serves at its own address, and reports its copy to the metadata server
+ *   2. it makes its copy, once the other processes have reported or some seconds have passed
+ *   3. it serves until all copies are ready, or no process makes one any longer
+ * A process that is killed counts as an agent that died; the same command continues.
  */
+#include "tools/cmd_stage_together.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/base/hostlist.h"
-#include "tools/stage_args.h"
+#include "tools/cmd_stage_nodes.h"
+#include "tools/stage_verbs.h"
 
-#define LINGER_S     600.0 /* at most, behind READY */
-#define NOBODY_S     3.0   /* no one is at it for so long: those who are missing have not begun */
+#define LINGER_S     600.0 /* at most, after its own copy is READY */
+/* without a process that makes a copy: the missing ones then count as not started */
+#define NOBODY_S     3.0
 #define POLL_US      300000
 #define TOGETHER_MAX 4096u
 #define SETS         6
 #define SET_SIZE     (STAGE_DIRS_MAX * 4200)
 
-/* Of this job of a scheduler, or a number. */
+/* Gets the number of processes: of nodes of this scheduler's job ("@"), or as given. */
 static int count_of(struct tool *t, const char *text, uint32_t *ret_n)
 {
 	struct hostlist l;
-	char err[256] = "this belongs to no job of Slurm, PBS or Grid Engine", *end;
+	char err[256] = "this process belongs to no job of Slurm, PBS or Grid Engine", *end;
 
 	if (strcmp(text, "@") == 0) {
 		if (hostlist_of_job(&l, err, sizeof(err)) < 0)
@@ -42,7 +46,7 @@ static int count_of(struct tool *t, const char *text, uint32_t *ret_n)
 	return EXIT_OK;
 }
 
-/* The parameters of the agent that this process is. */
+/* Fills in the parameters of the agent that this process acts as. */
 static void fill_sets(const struct stage_args *a, char (*sets)[SET_SIZE], const char **ret_sets)
 {
 	char host[100] = "localhost";
@@ -52,7 +56,7 @@ static void fill_sets(const struct stage_args *a, char (*sets)[SET_SIZE], const 
 		n += snprintf(sets[0] + n, SET_SIZE - (size_t)n, " %s", a->more[i]);
 	if (gethostname(host, sizeof(host) - 1) < 0)
 		host[0] = 0;
-	/* Not the name of an agent that may run here as well. */
+	/* Differs from the name of an agent that may run here as well. */
 	snprintf(sets[1], SET_SIZE, "node=%s.%d", host, (int)getpid());
 	snprintf(sets[2], SET_SIZE, "listen=%s", a->listen ? a->listen : "0.0.0.0:0");
 	snprintf(sets[3], SET_SIZE, "report_ms=200");
@@ -63,7 +67,7 @@ static void fill_sets(const struct stage_args *a, char (*sets)[SET_SIZE], const 
 	ret_sets[SETS] = NULL;
 }
 
-/* Others may still be getting chunks from here. */
+/* Serves on, since other processes may still read chunks from here. */
 static void linger(struct tool *t, const struct stage_args *a, uint32_t n)
 {
 	double end = now_s() + LINGER_S, nobody = now_s() + NOBODY_S;
@@ -87,7 +91,7 @@ static int run(struct tool *t, struct stage_args *a, const struct source *source
 	struct leat_agent *agent;
 
 	if (!text)
-		return tool_error(t, EXIT_FAILED, NULL, "no memory");
+		return tool_error(t, EXIT_FAILED, NULL, "out of memory");
 	fill_sets(a, text, sets);
 	int rc = leat_agent_start(fs, t->conf, sets, &agent);
 	free(text);
@@ -96,7 +100,7 @@ static int run(struct tool *t, struct stage_args *a, const struct source *source
 				  leat_strerror(rc));
 	a->agent = leat_agent_addr(agent);
 	a->nodes = NULL;
-	a->to = NULL; /* all directories of the agent, which are ours */
+	a->to = NULL; /* all directories of the agent, which are those of this process */
 	a->expect = n;
 	int code = stage_cmd_nodes(t, a, source->name);
 	if (code == EXIT_OK || code == EXIT_PARTIAL)
@@ -111,14 +115,15 @@ int stage_cmd_together(struct tool *t, struct stage_args *a, const struct source
 	uint32_t n;
 
 	if (source->local)
-		return tool_usage(t, "--together: of the namespace only");
+		return tool_usage(t, "--together stages only from the namespace");
 	if (!a->to || a->wait != WAIT_READY || a->nodes || a->agent)
-		return tool_usage(t, "--together: with --to, without --nodes, --agent or --wait");
+		return tool_usage(t, "--together needs --to and excludes --nodes, --agent and "
+				     "--wait");
 	bool space = strchr(a->to, ' ') != NULL;
 	for (uint32_t i = 0; i < a->n_more; i++)
 		space |= strchr(a->more[i], ' ') != NULL;
 	if (space)
-		return tool_usage(t, "--together: directories without spaces in their names");
+		return tool_usage(t, "--together: names of directories must not contain spaces");
 	int code = count_of(t, a->together, &n);
 	if (code == EXIT_OK)
 		code = source_connect(t, source, &fs);

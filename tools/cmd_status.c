@@ -1,4 +1,5 @@
-/* leat status: the cluster map, and what each server tells about itself. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* leat status: the cluster map, and the status of each server. */
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -6,19 +7,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/clocks_view.h"
 #include "tools/cluster.h"
+#include "tools/memory_view.h"
+#include "tools/mounts.h"
 #include "tools/net_view.h"
 
 struct status_options {
 	const char *path; /* a mount, or NULL */
-	bool check, net;
+	bool check, net, memory;
 	const char *agent; /* address of one, or NULL */
 	uint64_t timeout_ms;
 	json_t *mount, *mount_net, *agent_status;
 	int code; /* of --check */
 };
 
-/* Servers say "durability": "none" when they acknowledge what is not on stable storage. */
+/* A server reports "durability": "none" if it acknowledges data that are not on stable storage. */
 static bool is_durable(const json_t *status)
 {
 	const json_t *store = json_object_get(status, "store");
@@ -54,7 +58,7 @@ static json_t *target_json(const struct target_view *v)
 	return o;
 }
 
-/* What this program itself can use. */
+/* Returns the transports that this program can use. */
 static json_t *own_transport(const struct cluster *c)
 {
 	char text[512] = "{}";
@@ -70,8 +74,12 @@ static json_t *view_json(const struct cluster *c, const struct status_options *o
 	json_t *targets = json_array(), *mds, *all;
 
 	uuid_format(&c->uuid, uuid);
-	for (uint32_t i = 0; i < c->n_targets; i++)
-		json_array_append_new(targets, target_json(&c->targets[i]));
+	for (uint32_t i = 0; i < c->n_targets; i++) {
+		json_t *target = target_json(&c->targets[i]);
+
+		clocks_add(c->mds_status, c->targets[i].id, target);
+		json_array_append_new(targets, target);
+	}
 	mds = json_pack("{s:s,s:s}", "state", "up", "addr", c->mds_addr);
 	json_object_update_missing(mds, c->mds_status);
 	all = json_pack("{s:{s:s,s:s,s:i,s:s,s:i,s:i,s:i,s:I,s:I,s:I},s:o,s:o}", "cluster", "name",
@@ -90,7 +98,7 @@ static json_t *view_json(const struct cluster *c, const struct status_options *o
 	return all;
 }
 
-/* Some members of an object, as far as it has them: key and words, NULL at the end. */
+/* Prints those members of an object that exist: pairs of key and words, NULL at the end. */
 static void print_members(const json_t *object, const char *const words[][2])
 {
 	char size[SIZE_TEXT];
@@ -146,7 +154,10 @@ static const char *const staged_words[][2] = {
 static void print_passthrough(const json_t *mount)
 {
 	const char *state = json_string_value(json_object_get(mount, "passthrough"));
+	const char *lacking = json_string_value(json_object_get(mount, "lacking"));
 
+	if (lacking && *lacking)
+		printf("lacking     %s\n", lacking);
 	if (!state)
 		return;
 	printf("passthrough %s\n", state);
@@ -159,17 +170,18 @@ static void print_target(const struct target_view *v)
 {
 	char a[SIZE_TEXT], b[SIZE_TEXT], used[16] = "-";
 	const char *service = v->flags ? target_service_name(v->flags) : "";
+	const char *page = json_string_value(json_object_get(v->status, "metrics"));
 
 	if (v->capacity)
 		snprintf(used, sizeof(used), "%.0f%%",
 			 100.0 * (double)v->used / (double)v->capacity);
-	printf("%-7u %-7s %10s %10s %5s  %-21s %s%s%s%s%s\n", v->id, target_state_name(v->state),
-	       format_size(v->capacity, a), format_size(v->free, b), used, v->addrs, v->host,
-	       v->flags ? "  " : "", service, v->error ? "  " : "",
-	       v->error ? status_text(v->error) : "");
+	printf("%-7u %-7s %10s %10s %5s  %-21s %-15s %s%s%s%s%s\n", v->id,
+	       target_state_name(v->state), format_size(v->capacity, a), format_size(v->free, b),
+	       used, v->addrs, v->host, page && *page ? page : "-", v->flags ? "  " : "", service,
+	       v->error ? "  " : "", v->error ? status_text(v->error) : "");
 }
 
-/* With a path the mount's own connections, of an agent its, else those of every server. */
+/* Prints the connections of the mount or the agent, if one is given; else those of every server. */
 static void print_net(const struct cluster *c, const struct status_options *o)
 {
 	char whose[64];
@@ -195,6 +207,7 @@ static void print_chains(const struct cluster *c)
 	json_int_t degraded = json_integer_value(json_object_get(h, "degraded"));
 	json_int_t down = json_integer_value(json_object_get(h, "down"));
 	json_int_t moving = json_integer_value(json_object_get(h, "moving"));
+	json_int_t lost = json_integer_value(json_object_get(h, "lost"));
 
 	if (!h)
 		return;
@@ -207,10 +220,49 @@ static void print_chains(const struct cluster *c)
 		       degraded, json_integer_value(json_object_get(h, "syncing")), down);
 	if (moving)
 		printf("; %" JSON_INTEGER_FORMAT " to move", moving);
+	if (lost)
+		printf("; %" JSON_INTEGER_FORMAT " lost (leat fsck names the files)", lost);
 	puts(json_is_true(json_object_get(h, "rebalancing")) ? " (rebalance)" : "");
 }
 
-/* Damage since the servers started, as far as their disks have shown it. */
+/* Prints what new files and directories inherit from the root directory. */
+static void print_new_files(const struct cluster *c)
+{
+	const json_t *v = json_object_get(c->mds_status, "new_files");
+	json_int_t n = json_integer_value(json_object_get(v, "replicas"));
+
+	if (!v)
+		return;
+	printf("new files   %" JSON_INTEGER_FORMAT " %s unless their directory says otherwise%s\n",
+	       n, n == 1 ? "copy" : "copies",
+	       n == 1 || json_is_true(json_object_get(v, "possible"))
+		       ? ""
+		       : "; NONE can be created: copies lie on different hosts, and there are "
+			 "too few of them");
+}
+
+/* Nothing can be created: the metadata server's disk is all but full. */
+static bool mds_is_full(const struct cluster *c)
+{
+	const json_t *store = json_object_get(c->mds_status, "store");
+
+	return json_is_true(json_object_get(store, "short_of_room"));
+}
+
+static void print_mds_disk(const struct cluster *c)
+{
+	const json_t *store = json_object_get(c->mds_status, "store");
+	json_int_t free = json_integer_value(json_object_get(store, "disk_free")),
+		   size = json_integer_value(json_object_get(store, "disk_size"));
+	char a[SIZE_TEXT], b[SIZE_TEXT];
+
+	if (mds_is_full(c))
+		printf("mds disk    FULL: %s free of %s; nothing can be created until space is "
+		       "freed\n",
+		       format_size((uint64_t)free, a), format_size((uint64_t)size, b));
+}
+
+/* Prints the damage that object servers have found since they started. */
 static void print_damage(const struct cluster *c)
 {
 	json_int_t found = 0, repaired = 0;
@@ -258,12 +310,15 @@ static void print_view(const struct cluster *c, const struct status_options *o)
 	uuid_format(&c->uuid, uuid);
 	printf("cluster     %s  %s  map epoch %u, %u chains\n", c->tool->cluster.name, uuid,
 	       c->epoch, c->n_chains);
-	printf("durability  %s\n", full ? "full: what is acknowledged is on stable storage"
-					: "NONE: a crash loses what was acknowledged (sync = no)");
+	printf("durability  %s\n", full ? "full: acknowledged data is on stable storage"
+					: "NONE: a crash loses acknowledged data (sync = no)");
 	printf("mds         up at %s\n", c->mds_addr);
 	print_members(c->mds_status, mds_words);
+	print_mds_disk(c);
 	print_chains(c);
+	print_new_files(c);
 	print_damage(c);
+	clocks_print(c->mds_status);
 	print_conversions(c);
 	if (o->mount) {
 		printf("mount       %s\n",
@@ -274,13 +329,16 @@ static void print_view(const struct cluster *c, const struct status_options *o)
 	json_t *own = own_transport(c);
 	net_print_transport(o->mount_net ? json_object_get(o->mount_net, "transport") : own);
 	json_decref(own);
-	printf("\nTARGET  STATE         SIZE       FREE  USED  %-21s HOST\n", "ADDRESS");
+	printf("\nTARGET  STATE         SIZE       FREE  USED  %-21s %-15s METRICS\n", "ADDRESS",
+	       "HOST");
 	for (uint32_t i = 0; i < c->n_targets; i++)
 		print_target(&c->targets[i]);
 	printf("\n%u of %u targets up, %s free of %s\n", c->n_targets_up, c->n_targets,
 	       format_size(c->free, a), format_size(c->capacity, b));
 	if (o->net)
 		print_net(c, o);
+	if (o->memory)
+		memory_print(c, o->mount);
 }
 
 static int ask_agent(struct cluster *c, struct status_options *o)
@@ -318,6 +376,7 @@ static int run_status(struct cluster *c, void *arg)
 {
 	struct status_options *o = arg;
 
+	c->status_flags = o->memory ? STATUS_MEMORY : 0;
 	TRY(cluster_fetch(c, FETCH_MDS_STATUS | FETCH_TARGET_STATUS));
 	if (o->agent && ask_agent(c, o) < 0)
 		return 0;
@@ -328,12 +387,13 @@ static int run_status(struct cluster *c, void *arg)
 	for (uint32_t i = 0; i < c->n_targets; i++)
 		if (o->check && (c->targets[i].state != TARGET_UP || c->targets[i].error))
 			o->code = EXIT_NOT_READY;
-	if (o->check && c->n_targets == 0)
+	if (o->check &&
+	    (c->n_targets == 0 || mds_is_full(c) || clocks_apart(c->mds_status)))
 		o->code = EXIT_NOT_READY;
 	return 0;
 }
 
-/* Of a mount: its own account, and the servers' addresses where it was mounted by address. */
+/* Gets the status of the mount, and the servers' addresses if it was mounted by address. */
 static int ask_mount(struct tool *t, struct status_options *o)
 {
 	struct leat_mount m;
@@ -343,7 +403,7 @@ static int ask_mount(struct tool *t, struct status_options *o)
 		return tool_error(t, EXIT_MISSING,
 				  "`findmnt -t fuse.leat` lists the mounts of this machine.",
 				  "%s is not on a Leat mount", o->path);
-	text = virtual_attribute(o->path, "leat.status");
+	text = mount_status(o->path);
 	if (!text)
 		return tool_error(t, exit_of_errno(errno), NULL, "%s: %m", o->path);
 	o->mount = json_loads(text, 0, NULL);
@@ -352,6 +412,10 @@ static int ask_mount(struct tool *t, struct status_options *o)
 		return tool_error(t, EXIT_FAILED, NULL, "%s: the mount's answer is not understood",
 				  o->path);
 	o->mount_net = net_of_mount(o->path);
+	text = o->memory ? virtual_attribute(o->path, "leat.memory") : NULL;
+	if (text)
+		json_object_set_new(o->mount, "memory", json_loads(text, 0, NULL));
+	free(text);
 	json_object_set_new(o->mount, "mountpoint", tool_json_text(m.mountpoint));
 	json_object_set_new(o->mount, "source", tool_json_text(m.source));
 	mount_take_cluster(&m, t);
@@ -363,6 +427,7 @@ static int parse(struct tool *t, int argc, char **argv, struct status_options *o
 	static const struct option longs[] = {
 		{"check", no_argument, NULL, 'k'},
 		{"net", no_argument, NULL, 'n'},
+		{"memory", no_argument, NULL, 'm'},
 		{"agent", required_argument, NULL, 'a'},
 		{"timeout", required_argument, NULL, 't'},
 		{NULL, 0, NULL, 0},
@@ -375,6 +440,8 @@ static int parse(struct tool *t, int argc, char **argv, struct status_options *o
 			o->check = true;
 		} else if (c == 'n') {
 			o->net = true;
+		} else if (c == 'm') {
+			o->memory = true;
 		} else if (c == 'a') {
 			o->agent = optarg;
 		} else if (c == 't') {
@@ -411,12 +478,15 @@ static int run(struct tool *t, int argc, char **argv)
 const struct command command_status = {
 	.name = "status",
 	.summary = "the servers, their targets, and a mount",
-	.usage = "usage: leat status [--check] [--net] [--agent ADDR] [--timeout S] [PATH]\n"
+	.usage = "usage: leat status [--check] [--net] [--memory] [--agent ADDR] [--timeout S] "
+		 "[PATH]\n"
 		 "Shows the metadata server and all targets. With a PATH, its mount too.\n"
-		 "  --check       exit with 3 unless every target is up and answers\n"
+		 "  --check       exit with 3 unless every target is up and answers, clocks\n"
+		 "                agree, and the disk of the metadata server has space\n"
 		 "  --net         connections: of the mount at PATH, of the agent, or of every "
 		 "server\n"
-		 "  --agent ADDR  asks an agent too\n"
+		 "  --memory      what the memory of each server, and of the mount, is used for\n"
+		 "  --agent ADDR  shows an agent too\n"
 		 "  --timeout S   how long to wait for the metadata server (5)\n"
 		 "Examples:\n"
 		 "  leat status /mnt/leat\n"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* leat umount: unmounts and waits until the mount's daemon has ended. */
 #include <errno.h>
 #include <getopt.h>
@@ -9,18 +10,20 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include "tools/mounts.h"
 #include "tools/tool.h"
 
 #define DAEMON_WAIT_S 30.0
+#define TELL_AFTER_S  1.5
 
-/* The daemon's process id, or 0 when it does not answer. */
+/* Returns the process id of the supervisor or daemon, or 0 if the daemon does not answer. */
 static pid_t daemon_pid(const char *mountpoint)
 {
-	char *text = virtual_attribute(mountpoint, "leat.status");
+	char *text = mount_status(mountpoint);
 	json_t *status = text ? json_loads(text, 0, NULL) : NULL;
 	pid_t pid = (pid_t)json_integer_value(json_object_get(status, "supervisor"));
 
-	/* Which ends last; some have none. */
+	/* The supervisor ends last; some mounts have none. */
 	if (pid == 0)
 		pid = (pid_t)json_integer_value(json_object_get(status, "pid"));
 
@@ -29,7 +32,7 @@ static pid_t daemon_pid(const char *mountpoint)
 	return pid > 1 ? pid : 0;
 }
 
-/* Without the right to unmount, fusermount3 may do it for the one who mounted. */
+/* Without permission to unmount, fusermount3 may unmount for the user of the mount. */
 static int unmount(const char *mountpoint, bool lazy)
 {
 	char program[PATH_MAX];
@@ -43,20 +46,30 @@ static int unmount(const char *mountpoint, bool lazy)
 	return run_program(args) == 0 ? 0 : -EPERM;
 }
 
-/* A daemon that is told by a lazy unmount lives until the last file is closed: not waited for. */
+/* Waits until the daemon has ended. Not called after a lazy unmount: the daemon then lives until
+ * the last file is closed. */
 static bool daemon_ended(pid_t pid)
 {
-	double until_s = now_s() + DAEMON_WAIT_S;
+	double start_s = now_s();
+	bool told = false;
 
 	while (kill(pid, 0) == 0 && !interrupted()) {
-		if (now_s() > until_s)
+		if (now_s() > start_s + DAEMON_WAIT_S)
 			return false;
+		if (!told && now_s() > start_s + TELL_AFTER_S) {
+			fprintf(stderr,
+				"leat umount: the mount's daemon (process %d) is still writing "
+				"data to the servers. To end it now and lose that data: kill -9 "
+				"%d\n",
+				(int)pid, (int)pid);
+			told = true;
+		}
 		usleep(5000);
 	}
 	return !interrupted();
 }
 
-/* realpath(3) would ask the mount itself, which fails when its daemon has died. */
+/* realpath(3) sends a request to the mount, and fails if its daemon has died. */
 static bool canonical(const char *path, char ret_path[PATH_MAX])
 {
 	char *slash, copy[PATH_MAX];
@@ -95,7 +108,8 @@ static int run(struct tool *t, int argc, char **argv)
 		lazy = true;
 	}
 	if (argc - optind != 1)
-		return tool_usage(t, "which MOUNTPOINT?");
+		return tool_usage(t, argc == optind ? "MOUNTPOINT is missing"
+						    : "too many arguments");
 	if (!canonical(argv[optind], path) || !mount_find(path, &m))
 		return tool_error(t, EXIT_MISSING,
 				  "`findmnt -t fuse.leat` lists the mounts of this machine.",
@@ -105,14 +119,16 @@ static int run(struct tool *t, int argc, char **argv)
 	status = unmount(path, lazy);
 	if (status == -EBUSY)
 		return tool_error(t, EXIT_FAILED,
-				  "`fuser -vm MOUNTPOINT` lists who uses it; --lazy unmounts when "
-				  "they have ended.",
+				  "`fuser -vm MOUNTPOINT` lists the processes that use it; --lazy "
+				  "unmounts when they have ended.",
 				  "%s is in use", path);
 	if (status < 0)
 		return tool_error(t, exit_of_errno(-status), NULL, "%s: %s", path,
 				  strerror(-status));
 	if (pid && !lazy && !daemon_ended(pid))
-		return tool_error(t, interrupted() ? EXIT_INTERRUPTED : EXIT_TIMEOUT, NULL,
+		return tool_error(t, interrupted() ? EXIT_INTERRUPTED : EXIT_TIMEOUT,
+				  "The daemon ends when all data is on the servers, or cannot be "
+				  "written to them.",
 				  "%s is unmounted, but its daemon (process %d) still runs", path,
 				  (int)pid);
 	if (t->json)
@@ -123,11 +139,13 @@ static int run(struct tool *t, int argc, char **argv)
 
 const struct command command_umount = {
 	.name = "umount",
-	.summary = "unmount, and wait until all is written",
+	.summary = "unmount, and wait until all data is written",
 	.usage = "usage: leat umount [--lazy] MOUNTPOINT\n"
-		 "Unmounts, and waits until the mount's daemon has ended. Works too when that has\n"
-		 "died.\n"
-		 "  -l, --lazy   unmount now for new users, later for those who have files open\n"
+		 "Unmounts, and waits until the daemon of the mount has ended. Works also if the "
+		 "daemon\n"
+		 "has died.\n"
+		 "  -l, --lazy   unmount for new users now, for others when they have\n"
+		 "               closed their files\n"
 		 "Example: leat umount /mnt/leat\n",
 	.run = run,
 };

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/fsck_chains.h"
 
 #include <inttypes.h>
@@ -10,14 +11,14 @@
 #define ROWS_IN_ALL 262144u /* of all lists together */
 #define ROWS_MIN    16u
 #define ROWS_MAX    512u
-#define LOOKS       10u /* at a difference, before it is believed */
+#define LOOKS       10u /* how often a difference is read again before it is reported */
 #define LOOK_US     200000u
 #define SCRUB_US    500000u
 #define SUSPECTS    1024u
 
 struct target_link {
 	const struct target_view *v;
-	struct rpc_client *rpc; /* NULL: not there */
+	struct rpc_client *rpc; /* NULL: the target is not up */
 };
 
 /* The list of one member, a part at a time. */
@@ -36,18 +37,18 @@ struct stream {
 	bool ended;
 };
 
-/* What the members say of a chunk. */
+/* A chunk on each member. */
 struct view {
 	uint64_t version[CHAIN_MEMBERS_MAX], sum[CHAIN_MEMBERS_MAX];
 	bool there[CHAIN_MEMBERS_MAX];
 };
 
-/* A chunk whose copies seemed to differ when they were listed. */
+/* A chunk with copies that differed when they were listed. */
 struct suspect {
 	struct stream *s;
 	struct chunk_id id;
 	struct view v;
-	bool same; /* the chain is as it was; then: */
+	bool same; /* the chain has not changed since; then: */
 	uint32_t head;
 };
 
@@ -75,7 +76,7 @@ static int compare_id(const struct chunk_id *a, const struct chunk_id *b)
 
 /* ---- the map ---- */
 
-/* fn for each chain of the map. */
+/* Calls fn for each chain of the map. */
 static int each_chain(struct fsck *f,
 		      int (*fn)(void *arg, const struct chain_info *info,
 				const struct chain_member *m, uint32_t n_sync),
@@ -174,7 +175,7 @@ static int list(const struct stream *s, const struct target_link *t, const struc
 	return rc;
 }
 
-/* A member that cannot be read is left out from here on: a note, not an error. */
+/* Excludes a member that cannot be read from here on, and notes that; it is no error. */
 static void fill(struct fsck_chains *cs, struct stream *s, uint32_t i)
 {
 	struct member *m = &s->m[i];
@@ -241,8 +242,9 @@ static int look(struct stream *s, const struct chunk_id *id, struct view *ret)
 	return 0;
 }
 
-/* Writes are under way, and members hear of them one after the other: only what stays as it is
- * while the chain does is a difference. All are looked at in turn, so that many take no longer. */
+/* Reads the suspects again. Members get a write one after the other, so copies differ only if the
+ * difference stays as it is while the chain does. Each round reads all suspects, so that many take
+ * no longer than one. */
 static int look_again(struct fsck_chains *cs, bool first)
 {
 	uint32_t n = 0;
@@ -251,9 +253,9 @@ static int look_again(struct fsck_chains *cs, bool first)
 		struct suspect *x = &cs->suspects[i];
 		struct view now;
 
-		/* A silent target takes its time: who interrupts does not wait for all. */
+		/* A silent target takes long: after a signal the command must not wait for all. */
 		TRY(fsck_going(cs->f, "differences", i, cs->n_suspects));
-		/* What cannot be read is read next time, or noted there. */
+		/* What cannot be read is read in the next round, or noted there. */
 		if (look(x->s, &x->id, &now) < 0 || views_agree(x->s, &now) ||
 		    (!first && memcmp(&x->v, &now, sizeof(now)) != 0))
 			continue;
@@ -302,7 +304,7 @@ static int scrub_call(struct fsck_chains *cs, uint32_t target, enum scrub_what w
 	return -LE_TARGET_DOWN;
 }
 
-/* The scrub of the head makes the others equal to it. */
+/* Runs a scrub at the head, which makes the other members equal to it. */
 static int scrub(struct fsck_chains *cs, uint32_t target)
 {
 	struct oss_scrub_rep rep = {0};
@@ -317,7 +319,7 @@ static int scrub(struct fsck_chains *cs, uint32_t target)
 	return 0;
 }
 
-/* None of them can be read: what it held is lost. */
+/* True if no member can read its copy: the data are lost. */
 static bool is_lost(const struct stream *s, const struct view *v)
 {
 	for (uint32_t i = 0; i < s->n_members; i++)
@@ -341,7 +343,7 @@ static int report(struct fsck_chains *cs, const struct suspect *x)
 			  x->s->id, id->ino.v, id->gen, id->idx, x->s->n_members);
 }
 
-/* Each target once that leads a chain whose copies differ. */
+/* Scrubs once each target that is head of a chain with copies that differ. */
 static int scrub_heads(struct fsck_chains *cs)
 {
 	for (uint32_t k = 0; k < cs->f->c->n_targets; k++) {
@@ -357,7 +359,7 @@ static int scrub_heads(struct fsck_chains *cs)
 	return 0;
 }
 
-static int judge_suspects(struct fsck_chains *cs)
+static int check_suspects(struct fsck_chains *cs)
 {
 	for (uint32_t i = 0; i < LOOKS && cs->n_suspects > 0; i++) {
 		TRY(look_again(cs, i == 0));
@@ -378,10 +380,10 @@ static int judge_suspects(struct fsck_chains *cs)
 static int differs(struct fsck_chains *cs, struct stream *s, const struct chunk_id *id)
 {
 	cs->suspects[cs->n_suspects++] = (struct suspect){.s = s, .id = *id};
-	return cs->n_suspects == SUSPECTS ? judge_suspects(cs) : 0;
+	return cs->n_suspects == SUSPECTS ? check_suspects(cs) : 0;
 }
 
-/* ---- in order ---- */
+/* ---- the streams in order ---- */
 
 static bool before(const struct stream *a, const struct stream *b)
 {
@@ -405,7 +407,7 @@ static void sift_down(struct fsck_chains *cs, uint32_t at)
 	}
 }
 
-/* The stream's present chunk goes by: what the members say of it. */
+/* Takes the current chunk from the lists of the stream's members. */
 static int take(struct fsck_chains *cs, struct stream *s, struct chunk_summary *ret)
 {
 	struct chunk_id id = s->cur;
@@ -431,7 +433,7 @@ int fsck_chains_next(struct fsck_chains *cs, struct fsck_chunk *ret_chunk)
 	struct stream *s;
 
 	if (cs->n_heap == 0)
-		return judge_suspects(cs);
+		return check_suspects(cs);
 	s = cs->heap[0];
 	ret_chunk->chain = s->id;
 	TRY(take(cs, s, &ret_chunk->s));

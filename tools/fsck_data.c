@@ -1,10 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Chunks against inodes. Both come in the order of inode numbers and are merged. Chunks are listed
- * after the snapshot was taken: what belongs to a number or a generation that is newer than it is
- * none of ours; a chunk that no inode had, and that was not queued for removal, then, will never
- * have one, for numbers are not used again. Whatever else looks wrong is asked for once more, and
- * a file that anybody works with is not judged.
+ * Chunks against inodes. Both are read in the order of inode numbers and merged. Chunks are listed
+ * after the snapshot was taken, so chunks of a number or generation that is newer than the snapshot
+ * are ignored. Numbers are not used again: a chunk that at the snapshot belonged to no inode, and
+ * was not queued for removal, will never belong to one. Any other error is checked a second time,
+ * and the size of a file in use is not checked.
  */
+#include "tools/fsck_data.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,13 +28,13 @@ struct data {
 	struct fsck_cursor inodes;
 	struct removal *removals; /* sorted */
 	uint64_t n_removals, cap;
-	bool too_many; /* removals: orphans are not judged */
+	bool too_many; /* removals: orphans are not checked */
 	bool has_inode, has_chunk;
 	struct fsck_inode inode;
 	struct fsck_chunk chunk;
 };
 
-/* Data of one number on one chain that no inode owns. */
+/* Chunks of one number on one chain that no inode owns. */
 struct ownerless {
 	uint32_t chain, gen;
 	uint64_t n, used;
@@ -81,8 +84,8 @@ static int read_removals(struct data *d)
 	d->too_many = rc == 1 || d->n_removals == REMOVALS_MAX;
 	if (d->too_many)
 		fsck_note(d->f,
-			  "more than %u removals are queued: data that belongs to nothing is "
-			  "not looked for",
+			  "more than %u removals are queued: data without a file is not searched "
+			  "for",
 			  REMOVALS_MAX);
 	if (d->n_removals)
 		qsort(d->removals, d->n_removals, sizeof(*d->removals), compare_removal);
@@ -136,18 +139,18 @@ static int found_ownerless(struct data *d, uint64_t ino, struct ownerless *o)
 	if (n == 0 || d->too_many || is_queued(d, ino, o->gen))
 		return 0;
 	return fsck_found(d->f, FSCK_orphans, &fix,
-			  "chain %u, inode %" PRIu64 " generation %u: %" PRIu64
-			  " chunks (%s) that no file has",
+			  "chain %u, inode %" PRIu64 " generation %u: %" PRIu64 " chunks (%s) "
+			  "without a file",
 			  o->chain, ino, o->gen, n, format_size(o->used, size));
 }
 
 static bool is_owned(const struct fsck_inode *i, const struct chunk_id *id)
 {
-	/* A newer generation than the snapshot's is left alone. */
+	/* A generation newer than that of the snapshot is ignored. */
 	return i->damaged || (S_ISREG(i->mode) && id->gen >= i->layout.gen);
 }
 
-/* All chunks of a number go by. inode: NULL: there is none. */
+/* Takes all chunks of a number. inode: NULL: there is none. */
 static int take_chunks(struct data *d, uint64_t ino, const struct fsck_inode *inode,
 		       struct sums *ret)
 {
@@ -176,7 +179,7 @@ static int take_chunks(struct data *d, uint64_t ino, const struct fsck_inode *in
 	return found_ownerless(d, ino, &o);
 }
 
-/* Is it still as the snapshot had it, now that its chunks have been listed? */
+/* *ret_same: the inode is still as in the snapshot, after its chunks have been listed. */
 static int is_unchanged(struct data *d, const struct fsck_inode *i, bool *ret_same)
 {
 	struct mds_getattr_req req = {.ino = i->ino};
@@ -190,6 +193,37 @@ static int is_unchanged(struct data *d, const struct fsck_inode *i, bool *ret_sa
 	return rc == -LE_NOENT || rc == -LE_STALE || rc == -LE_TARGET_DOWN ? 0 : rc;
 }
 
+/* Gets the path for the report; "" if there is none. */
+static int name_of(struct data *d, struct ino ino, char *buf, size_t size)
+{
+	struct mds_target_lose_req req = {.what = LOSE_NAME, .from = ino.v, .max = 1};
+	struct mds_target_lose_rep rep = {0};
+	struct lost_file f = {0};
+	struct rpc_call call;
+	struct wire_r r;
+	int rc = fsck_call(d->f, OP_mds_target_lose, &req, &rep, &call);
+
+	wire_r_init(&r, rep.files.data, rep.files.len);
+	wire_get_lost_file(&r, &f);
+	rc = rc == 0 ? r.status : rc;
+	if (rc == 0 && f.path.len > 0)
+		snprintf(buf, size, ": %.*s", (int)f.path.len, (const char *)f.path.data);
+	else
+		buf[0] = '\0';
+	rpc_call_fini(&call);
+	return rc;
+}
+
+static int found_lost(struct data *d, const struct fsck_inode *i)
+{
+	char name[400];
+
+	TRY(name_of(d, i->ino, name, sizeof(name)));
+	return fsck_found(d->f, FSCK_missing, NULL,
+			  "inode %" PRIu64 ": data was on targets that were given up%s", i->ino.v,
+			  name);
+}
+
 static int judge(struct data *d, const struct fsck_inode *i, const struct sums *s)
 {
 	struct mds_fsck_repair_req fix = {
@@ -197,6 +231,8 @@ static int judge(struct data *d, const struct fsck_inode *i, const struct sums *
 	bool too_small = s->end > i->size, same;
 	bool gone = s->n == 0 && i->size > 0 && i->blocks >= (i->size + 511) / 512 && !i->cut;
 
+	if (i->lost)
+		return found_lost(d, i);
 	if (i->damaged || !S_ISREG(i->mode) || (!too_small && !gone))
 		return 0;
 	if (i->busy || (i->flags & ATTR_UNSETTLED)) {
@@ -204,7 +240,7 @@ static int judge(struct data *d, const struct fsck_inode *i, const struct sums *
 		return 0;
 	}
 	if (gone && d->f->unread)
-		return 0; /* it may be there */
+		return 0; /* they may be on a copy that could not be read */
 	TRY(is_unchanged(d, i, &same));
 	if (!same)
 		d->f->busy++;

@@ -1,14 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inodes against directory entries. As many inodes as `window` are kept in memory, in order; then
- * all entries go by, and each is counted where its inode and its directory are among them. So
- * memory is bounded, and the entries are read once for each window.
+ * Inodes against directory entries. `window` inodes are in memory at a time, in order; then all
+ * entries are read, and each counts if its inode or its directory is among them. So memory is
+ * bounded, and the entries are read once for each window.
  */
+#include "tools/fsck_names.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-#include "tools/fsck.h"
 
 #define NAME_SHOWN 64
 
@@ -28,7 +29,7 @@ struct names {
 	struct node *nodes;
 	uint64_t n;
 	uint64_t total;  /* inodes of all windows */
-	uint64_t lo, hi; /* numbers judged by this window: lo < number <= hi */
+	uint64_t lo, hi; /* this window checks the numbers lo < number <= hi */
 	bool whole;      /* the window has all inodes */
 };
 
@@ -61,7 +62,7 @@ static struct node *node_find(const struct names *w, uint64_t ino)
 
 /* ---- reading ---- */
 
-/* The next inodes; the window may be empty at the end. */
+/* Reads the next inodes; the window may be empty at the end. */
 static int read_window(struct names *w, struct fsck_cursor *cur)
 {
 	bool first = !cur->begun;
@@ -87,7 +88,7 @@ static int read_window(struct names *w, struct fsck_cursor *cur)
 	}
 	if (rc < 0)
 		return rc;
-	rc = fsck_row(w->f, cur); /* is this all? */
+	rc = fsck_row(w->f, cur); /* are there others? */
 	w->hi = rc == 1 ? w->nodes[w->n - 1].ino : UINT64_MAX;
 	w->whole = first && rc == 0;
 	w->total += w->n;
@@ -118,7 +119,7 @@ static int read_orphans(struct names *w)
 	return rc < 0 ? rc : 0;
 }
 
-/* Its bytes, which who prints them escapes, and bounded. */
+/* Copies the bytes of the name, bounded; the functions that print them escape them. */
 static const char *show(struct bytes name, char buf[NAME_SHOWN + 4])
 {
 	uint32_t n = name.len < NAME_SHOWN ? name.len : NAME_SHOWN;
@@ -197,9 +198,9 @@ static int read_entries(struct names *w)
 	return rc < 0 ? rc : 0;
 }
 
-/* ---- judging ---- */
+/* ---- checks ---- */
 
-static int judge_counts(struct names *w, const struct node *n)
+static int check_counts(struct names *w, const struct node *n)
 {
 	uint32_t links = is_dir(n) ? 2 + n->subdirs : n->names;
 	uint64_t parent = is_root(n) ? n->ino : n->named_in;
@@ -236,7 +237,7 @@ static int judge(struct names *w, const struct node *n)
 		return fsck_found(w->f, FSCK_damaged, NULL,
 				  "inode %" PRIu64 ": its record is damaged", n->ino);
 	if (n->names > 0 || is_root(n))
-		return judge_counts(w, n);
+		return check_counts(w, n);
 	if (n->orphan)
 		return 0;
 	if (n->nlink > 0)
@@ -246,7 +247,7 @@ static int judge(struct names *w, const struct node *n)
 			  "inode %" PRIu64 ": no links, but not among the orphans", n->ino);
 }
 
-/* Follows the names up to the root, or to what is known to lead there. */
+/* Follows the names up to the root, or to a directory from which the root was reached. */
 static bool leads_up(const struct names *w, struct node *n)
 {
 	struct node *at = n;
@@ -256,14 +257,14 @@ static bool leads_up(const struct names *w, struct node *n)
 		at->reach = ON_THE_WAY;
 		at = node_find(w, at->named_in);
 	}
-	/* Back at where it came through: a ring. One without a name is found as such. */
+	/* ON_THE_WAY: this is a cycle. A directory without a name is found by another check. */
 	reached = at && (at->reach == REACHED || (at->names == 0 && at->reach == UNKNOWN));
 	for (at = n; reached && at && at->reach == ON_THE_WAY; at = node_find(w, at->named_in))
 		at->reach = REACHED;
 	return reached;
 }
 
-static int judge_reach(struct names *w)
+static int check_reach(struct names *w)
 {
 	struct node *root = node_find(w, LEAT_ROOT_INO.v);
 
@@ -281,15 +282,15 @@ static int judge_reach(struct names *w)
 	return 0;
 }
 
-static int judge_all(struct names *w)
+static int check_all(struct names *w)
 {
 	for (uint64_t i = 0; i < w->n; i++)
 		TRY(judge(w, &w->nodes[i]));
 	if (w->whole)
-		return judge_reach(w);
+		return check_reach(w);
 	if (w->lo == 0)
-		fsck_note(w->f, "rings of directories are looked for only where the window has "
-				"all inodes (--window), or by `leat-mds check`");
+		fsck_note(w->f, "cycles of directories are searched for only if the window holds "
+				"all inodes (--window); `leat-mds check` finds them too");
 	return 0;
 }
 
@@ -298,10 +299,10 @@ static int one_window(struct names *w, struct fsck_cursor *cur)
 	TRY(read_window(w, cur));
 	TRY(read_orphans(w));
 	TRY(read_entries(w));
-	return judge_all(w);
+	return check_all(w);
 }
 
-static int judge_total(struct names *w)
+static int check_total(struct names *w)
 {
 	struct fsck *f = w->f;
 	struct mds_fsck_repair_req fix = {
@@ -317,18 +318,18 @@ static int judge_total(struct names *w)
 int fsck_names(struct fsck *f)
 {
 	struct fsck_cursor cur = {.kind = FSCK_INODES};
-	uint64_t room = f->window;
+	uint64_t space = f->window;
 	struct names w = {.f = f};
 	int rc;
 
-	w.nodes = calloc(room, sizeof(*w.nodes));
+	w.nodes = calloc(space, sizeof(*w.nodes));
 	if (!w.nodes)
 		return -LE_NOMEM;
 	do
 		rc = one_window(&w, &cur);
 	while (rc == 0 && w.hi != UINT64_MAX);
 	if (rc == 0)
-		rc = judge_total(&w);
+		rc = check_total(&w);
 	fsck_cursor_fini(&cur);
 	free(w.nodes);
 	return rc;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/left.h"
 
 #include <inttypes.h>
@@ -10,11 +11,11 @@
 static const struct {
 	const char *why, *text;
 } texts[] = {
-	{"dangling", "symbolic links to nothing, or to what is left out"},
+	{"dangling", "symbolic links to nothing, or to something left out"},
 	{"directory", "symbolic links to a directory outside of the tree"},
-	{"outside", "symbolic links to another file system, or to what is no file"},
+	{"outside", "symbolic links to another file system, or not to a regular file"},
 	{"loop", "symbolic links that lead back to themselves"},
-	{"denied", "symbolic links to what may not be read"},
+	{"denied", "symbolic links without permission to read the target"},
 	{"device", "devices"},
 	{"socket", "sockets"},
 	{"pipe", "named pipes"},
@@ -61,7 +62,7 @@ void left_print(const struct leat_stage_result *r, unsigned skip)
 		const struct leat_stage_left *l = &r->left[i];
 
 		printf("not copied: %" PRIu64 " ", l->n);
-		tool_write_name(text_of(l->why)); /* another machine's word, perhaps */
+		tool_write_name(text_of(l->why)); /* may come from another machine */
 		fputs(" (", stdout);
 		for (uint32_t k = 0; k < l->n_names; k++) {
 			fputs(k ? ", " : "", stdout);
@@ -70,11 +71,10 @@ void left_print(const struct leat_stage_result *r, unsigned skip)
 		puts(l->n > l->n_names ? ", ...)" : ")");
 	}
 	if (left_status(r, skip) != EXIT_OK)
-		puts("It is whole but for these: put them right and say it again, or say --skip "
-		     "links,special.");
+		puts("The copy is complete without these: repair them and run this again, or "
+		     "give --skip links,special.");
 	if (r->hard_links)
-		printf("%" PRIu64 " files that have other names, too, are files of their own in "
-		       "the copy\n",
+		printf("%" PRIu64 " files with several names are separate files in the copy\n",
 		       r->hard_links);
 	if (r->narrowed)
 		printf("%" PRIu64 " files and folders may be read by fewer users than at the "

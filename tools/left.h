@@ -1,5 +1,6 @@
-/* What was left out of a tree, by `leat stage in` here and by agents, `stage out` and `dataset
- * create`: told, and in the exit status. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The files that `leat stage in` (here and by agents), `stage out` and `dataset create` do not
+ * copy: this module prints them, and derives the exit status. */
 #ifndef LEAT_TOOLS_LEFT_H
 #define LEAT_TOOLS_LEFT_H
 
@@ -7,19 +8,19 @@
 
 #include "tools/tool.h"
 
-/* "links", "special" or both with a comma: into bits of enum leat_stage_skip. 0, or an exit status
- * after a message. */
+/* Parses --skip, "links", "special" or both with a comma, and adds bits of enum leat_stage_skip to
+ * *ret_skip. Returns EXIT_OK, or EXIT_USAGE after a message. */
 int left_parse_skip(const struct tool *t, const char *text, unsigned *ret_skip);
-/* EXIT_PARTIAL if anything was left out that was not to be, else EXIT_OK. */
+/* Returns EXIT_PARTIAL if files were left out that `skip` does not name, else EXIT_OK. */
 int left_status(const struct leat_stage_result *r, unsigned skip);
-/* For people, lines on stdout, with what to do about it; nothing where nothing was left out. */
+/* Prints a line for each kind of files that were left out, and the next step. */
 void left_print(const struct leat_stage_result *r, unsigned skip);
-/* For programs: o["not_copied"] = [{"why":..,"count":N,"names":[{"name":..}]}], o["skipped"]
+/* Sets o["not_copied"] = [{"why":..,"count":N,"names":[{"name":..}]}], o["skipped"]
  * and o["hard_links"]. */
 void left_to_json(json_t *o, const struct leat_stage_result *r);
 
-/* What another machine's agent has told of its copy, which is not believed to be well formed, if it
- * is more than *r has already: all agents of a job walk the same tree. */
+/* Takes the report of an agent into *r if it lists more than *r: all agents of a job walk the same
+ * tree. The report may be malformed; wrong entries are ignored. */
 void left_from_json(const json_t *o, struct leat_stage_result *r);
 
 #endif

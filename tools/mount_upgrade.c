@@ -1,5 +1,8 @@
-/* leat mount --upgrade: asks the supervisor of a mount to replace its daemon by what is installed.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* leat mount --upgrade: has the supervisor of a mount replace its daemon by the installed
+ * program. */
+#include "tools/mount_upgrade.h"
+
 #include <errno.h>
 #include <mntent.h>
 #include <signal.h>
@@ -9,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tools/mounts.h"
 #include "tools/tool.h"
 
 #define WAIT_S  60.0
@@ -28,7 +32,8 @@ static json_int_t member(const json_t *status, const char *name)
 	return json_integer_value(json_object_get(status, name));
 }
 
-/* Waits until one of the counters has moved: 1 replaced, 0 refused, -1 neither in time. */
+/* Waits until a counter has changed: 1: the daemon was replaced; 0: it refused; -1: neither in
+ * time. */
 static int await_change(const char *mountpoint, const json_t *before)
 {
 	double until_s = now_s() + WAIT_S;
@@ -64,7 +69,7 @@ static int report(struct tool *t, const char *mountpoint, double took_s)
 	return code;
 }
 
-/* Whose the mount is, as the kernel says; -1: not known. */
+/* Returns the user of the mount, according to the kernel; -1: unknown. */
 static long mount_owner(const char *mountpoint)
 {
 	FILE *f = setmntent("/proc/self/mounts", "re");
@@ -75,15 +80,15 @@ static long mount_owner(const char *mountpoint)
 		const char *opt = hasmntopt(e, "user_id");
 
 		if (opt && strcmp(e->mnt_dir, mountpoint) == 0)
-			(void)sscanf(opt, "user_id=%ld", &uid); /* later ones lie on top */
+			(void)sscanf(opt, "user_id=%ld", &uid); /* later lines are on top */
 	}
 	if (f)
 		endmntent(f);
 	return uid;
 }
 
-/* Whoever serves the mount has named the process: another user's file system, or one of another
- * pid name space, could name anybody's. */
+/* True if the process is the supervisor of the mount. The daemon has reported its number: a file
+ * system of another user, or of another pid namespace, could name any process. */
 static bool is_supervisor(pid_t pid, const char *mountpoint)
 {
 	char path[64], name[32] = "";
@@ -124,14 +129,16 @@ int mount_upgrade(struct tool *t, const char *path)
 	}
 	if (!is_supervisor(supervisor, m.mountpoint)) {
 		json_decref(before);
-		return tool_error(t, EXIT_FAILED, "Run it where it was mounted, or send SIGHUP.",
+		return tool_error(t, EXIT_FAILED, "Run this where it was mounted, or send SIGHUP "
+						  "to its supervisor.",
 				  "%s: process %d is not its supervisor", m.mountpoint,
 				  (int)supervisor);
 	}
 	start_s = now_s();
 	if (kill(supervisor, SIGHUP) < 0) {
 		json_decref(before);
-		return tool_error(t, exit_of_errno(errno), "Run it as who has mounted it.",
+		return tool_error(t, exit_of_errno(errno), "Run this as the user who mounted the "
+							   "file system.",
 				  "%s: %m", m.mountpoint);
 	}
 	result = await_change(m.mountpoint, before);
@@ -139,8 +146,9 @@ int mount_upgrade(struct tool *t, const char *path)
 	if (result == 1)
 		return report(t, m.mountpoint, now_s() - start_s);
 	if (result == 0)
-		return tool_error(t, EXIT_FAILED, "Its log says why.",
-				  "%s: not replaced, the former daemon goes on", m.mountpoint);
-	return tool_error(t, EXIT_TIMEOUT, "`leat status MOUNTPOINT` tells when it has been.",
+		return tool_error(t, EXIT_FAILED, "The log of the mount has the reason.",
+				  "%s: not replaced, the previous daemon continues", m.mountpoint);
+	return tool_error(t, EXIT_TIMEOUT, "`leat status MOUNTPOINT` shows when the daemon has "
+					   "been replaced.",
 			  "%s: not replaced yet", m.mountpoint);
 }

@@ -1,4 +1,7 @@
-/* Which Leat mounts this machine has, from /proc/self/mountinfo, and their virtual attributes. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The Leat mounts of this machine, from /proc/self/mountinfo, and their virtual attributes. */
+#include "tools/mounts.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -27,17 +30,18 @@ static void unescape(char *s)
 	*out = '\0';
 }
 
-/* Calls match for each Leat mount; the last one it accepts counts (later mounts lie on top). */
+/* Calls match for each Leat mount; the last one that it accepts counts (later mounts are on
+ * top). */
 static bool search(bool (*match)(const struct leat_mount *m, unsigned major, unsigned minor,
 				 const void *arg),
 		   const void *arg, struct leat_mount *ret_mount)
 {
 	FILE *f = fopen("/proc/self/mountinfo", "re");
 	char *line = NULL;
-	size_t room = 0;
+	size_t space = 0;
 	bool found = false;
 
-	while (f && getline(&line, &room, f) > 0) {
+	while (f && getline(&line, &space, f) > 0) {
 		struct leat_mount m;
 		unsigned major, minor;
 		char type[64];
@@ -72,7 +76,7 @@ bool mount_find(const char *mountpoint, struct leat_mount *ret_mount)
 	return search(same_name, mountpoint, ret_mount);
 }
 
-/* path lies at or below dir */
+/* True if path is at or below dir. */
 static bool lies_below(const char *path, const char *dir)
 {
 	size_t n = strcmp(dir, "/") == 0 ? 0 : strlen(dir);
@@ -80,8 +84,8 @@ static bool lies_below(const char *path, const char *dir)
 	return strncmp(path, dir, n) == 0 && (path[n] == '/' || path[n] == '\0');
 }
 
-/* The path below the mountpoint, as the file system that is mounted calls it: a bind mount begins
- * at root, a mount of a subtree ("SOURCE/sub") there. */
+/* Gets the path within the file system that is mounted: a bind mount begins at root, a mount of a
+ * subtree ("SOURCE/sub") at that. */
 static bool inner_path(const struct leat_mount *m, const char *root, const char *path,
 		       struct leat_inside *ret_in)
 {
@@ -100,10 +104,10 @@ bool mount_inside(const char *path, struct leat_inside *ret_in)
 	FILE *f = fopen("/proc/self/mountinfo", "re");
 	struct leat_inside in = {.others_below = false};
 	char *line = NULL, root[4096];
-	size_t room = 0, best = 0;
+	size_t space = 0, best = 0;
 	bool found = false;
 
-	while (f && getline(&line, &room, f) > 0) {
+	while (f && getline(&line, &space, f) > 0) {
 		struct leat_mount m = {0};
 		char type[64];
 		char *rest = strstr(line, " - ");
@@ -137,7 +141,7 @@ void mount_addresses(const struct leat_mount *m, char *buf, size_t size)
 
 	if (len > 0 && m->source[len] == '/' && m->source[len - 1] == ':')
 		len--;
-	if (!memchr(m->source, ':', len))
+	if (!memchr(m->source, ':', len) || (len == 5 && strncmp(m->source, "leat:", 5) == 0))
 		len = 0;
 	snprintf(buf, size, "%.*s", (int)len, m->source);
 	for (char *p = buf; *p; p++)
@@ -178,14 +182,14 @@ char *virtual_attribute(const char *path, const char *name)
 
 	/* The text may grow between the two calls. */
 	for (int tries = 0; n >= 0 && n < (ssize_t)ATTRIBUTE_MAX && tries < 4; tries++) {
-		size_t room = (size_t)n + 256;
-		char *more = realloc(text, room + 1);
+		size_t space = (size_t)n + 256;
+		char *more = realloc(text, space + 1);
 		if (!more) {
 			errno = ENOMEM;
 			break;
 		}
 		text = more;
-		n = getxattr(path, name, text, room);
+		n = getxattr(path, name, text, space);
 		if (n >= 0) {
 			text[n] = '\0';
 			return text;
@@ -196,4 +200,14 @@ char *virtual_attribute(const char *path, const char *name)
 	}
 	free(text);
 	return NULL;
+}
+
+char *mount_status(const char *path)
+{
+	char *text = virtual_attribute(path, "system.leat.status");
+
+	/* An older daemon has only that name. */
+	return text || (errno != ENODATA && errno != EOPNOTSUPP)
+		       ? text
+		       : virtual_attribute(path, "leat.status");
 }

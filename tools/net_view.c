@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/net_view.h"
 
 #include <errno.h>
@@ -5,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/mounts.h"
 #include "tools/tool.h"
 
 #define PAGES_MAX 10000u
@@ -69,7 +71,7 @@ void net_print_transport(const json_t *transport)
 		printf("tcp; not verbs: %s\n", text(transport, "why_not_verbs"));
 }
 
-/* What a server does not know of its clients is not there. */
+/* A server does not have all numbers of its clients. */
 static const char *known(const json_t *c, const char *name, char text[24])
 {
 	if (!json_object_get(c, name))
@@ -109,7 +111,7 @@ void net_print(const char *whose, const json_t *net)
 
 	printf("\n%s: ", whose);
 	if (!net || !json_is_array(list)) {
-		puts("tells nothing about its connections");
+		puts("does not report its connections");
 		return;
 	}
 	printf("%llu connections\n", (unsigned long long)number(net, "total"));

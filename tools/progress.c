@@ -1,5 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The progress line: a bar on a TTY, plain lines every 10 s elsewhere. On stderr, so that stdout
  * stays clean. */
+#include "tools/progress.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -60,7 +63,7 @@ static void draw(struct progress *p, double now, uint64_t done, uint64_t total, 
 	draw_end(p);
 }
 
-/* Is it time for another line? */
+/* True if it is time to draw again. */
 static bool is_due(struct progress *p)
 {
 	double now = now_s();
@@ -82,7 +85,7 @@ void progress_note(struct progress *p, uint64_t done, uint64_t total, const char
 	if (p->drawn && !is_due(p))
 		return;
 	if (total)
-		draw_head(p, (double)done / (double)total);
+		draw_head(p, done < total ? (double)done / (double)total : 1);
 	else
 		fprintf(stderr, p->tty ? "\r%s:" : "%s:", p->what);
 	fprintf(stderr, " %s", text);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/source.h"
 
 #include <errno.h>
@@ -5,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#include "tools/mounts.h"
+#include "tools/progress.h"
 
 #define SCHEME "leat:"
 
@@ -89,31 +93,32 @@ static const char *hint_of(int code)
 {
 	switch (code) {
 	case EXIT_PARTIAL:
-		return "The same command goes on where it stopped.";
+		return "Run the same command again to continue.";
 	case EXIT_INTERRUPTED:
-		return "Give the same command again: what was kept is not copied again.";
+		return "Run the same command again: data that was kept is not copied again.";
 	case EXIT_NO_SPACE:
 		return "`leat stage ls` shows the copies there, `leat stage evict` removes one.";
 	case EXIT_LOCAL_CORRUPT:
-		return "`leat stage in` fetches again what is wrong.";
+		return "`leat stage in` repairs the copy.";
 	case EXIT_SOURCE_CORRUPT:
-		return "That file is damaged, or not what its name says: mend it, or move it away. "
-		       "Nothing wrong was kept.";
+		return "The file is damaged, or not of the format of its name: repair it, or move "
+		       "it away. No damaged data was kept.";
 	case EXIT_USAGE:
 		return "NAME@VERSION of a data set, or a directory: /PATH, leat:/PATH; `leat stage "
 		       "--help` says more.";
 	case EXIT_UNREACHABLE:
-		return "`leat status` says which servers answer.";
+		return "`leat status` shows which servers answer.";
 	case EXIT_FAILED:
-		return "Mend that, and give the same command again: what was copied stays.";
+		return "Remove the cause and run the same command again: copied data is kept.";
 	case EXIT_TIMEOUT:
-		return "The same command goes on where it stopped; `leat status` says which "
-		       "servers answer.";
+		return "Run the same command again to continue; `leat status` shows which servers "
+		       "answer.";
 	case EXIT_MISSING:
-		return "`leat dataset ls` shows the data sets; files that have changed are a new "
-		       "version.";
+		return "`leat dataset ls` shows the data sets; if files have changed, create a "
+		       "new version.";
 	case EXIT_PERMISSION:
-		return "Whoever stages reads the source and writes to the directory of --to.";
+		return "The user who stages must be able to read the source and to write to the "
+		       "directory of --to.";
 	default:
 		return NULL;
 	}
@@ -139,10 +144,11 @@ int stage_error(const struct tool *t, int rc, const char *what)
 
 	switch (-rc) {
 	case EAGAIN:
-		return tool_error(t, EXIT_NOT_READY, "`leat stage status` shows how far it is.",
+		return tool_error(t, EXIT_NOT_READY, "`leat stage status` shows the progress.",
 				  "%s is not ready", what);
 	case EEXIST:
-		return tool_error(t, EXIT_USAGE, NULL, "%s: several match, or it exists already",
+		return tool_error(t, EXIT_USAGE, NULL, "%s: several copies match, or the name "
+						       "exists already",
 				  what);
 	case EBUSY:
 		return tool_error(t, EXIT_FAILED, "Wait for the processes that use it.",
@@ -151,11 +157,11 @@ int stage_error(const struct tool *t, int rc, const char *what)
 		return tool_error(t, code,
 				  "NAME@VERSION of letters, digits, . _ and -; or 6 digits of an "
 				  "id that `leat stage ls` shows.",
-				  "%s is no name of a data set", what);
+				  "%s is not a name of a data set", what);
 	default:
 		if (rc == -ENOENT && !strchr(what, '/'))
 			return tool_error(t, code, hint_of(code),
-					  "%s: there is no such data set, nor a copy of it", what);
+					  "%s: no such data set, and no copy of it", what);
 		return tool_error(t, code, hint_of(code), "%s: %s", what, leat_strerror(rc));
 	}
 }

@@ -1,8 +1,12 @@
-/* What the files of `leat stage` share: the options of all verbs, and how copies are shown. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* leat stage: the options of all its verbs. One struct is filled in for a command and lives as
+ * long as the process. */
 #ifndef LEAT_TOOLS_STAGE_ARGS_H
 #define LEAT_TOOLS_STAGE_ARGS_H
 
-#include "tools/source.h"
+#include <leat/leat_stage.h>
+
+#include "tools/tool.h"
 
 #define STAGE_DIRS_MAX 8
 
@@ -20,16 +24,16 @@ enum stage_wait {
 
 struct stage_args {
 	const char *to;                   /* the first directory */
-	const char *more[STAGE_DIRS_MAX]; /* the others, NULL behind the last */
+	const char *more[STAGE_DIRS_MAX]; /* the others, NULL after the last */
 	char dirs[4096];                  /* of $LEAT_STAGE_DIR */
 	uint32_t n_more;
 	const char *what, *dest;
 	const char *catalog, *order, *lease;
 	const char *nodes, *agent, *together, *listen;
-	uint32_t placement, copies; /* as on the wire */
+	uint32_t placement, copies; /* numbers of the protocol */
 	bool share;
-	uint32_t expect;       /* so many nodes take part, whose names are not known */
-	char id[LEAT_ID_SIZE]; /* what the nodes have made */
+	uint32_t expect;       /* so many unnamed nodes take part */
+	char id[LEAT_ID_SIZE]; /* of the data set that the nodes have copied */
 	uint64_t capacity, timeout_s, max_rate, window, ttl_s, free;
 	unsigned skip; /* enum leat_stage_skip */
 	bool readback, evict, unpack, replace, dry_run, follow, all, detach, scheduler;
@@ -37,46 +41,20 @@ struct stage_args {
 	enum stage_progress progress;
 };
 
-/* The options of a verb. n_min..n_max arguments; need_to: a directory is needed, or nodes. 0,
- * or an exit status after a message. */
 struct stage_verb {
 	const char *name;
-	int (*run)(struct tool *t, struct stage_args *a);
-	const char *options; /* " to catalog ", those it knows */
-	int n_min, n_max;
-	bool need_to;
+	int (*run)(struct tool *t, struct stage_args *a); /* returns an exit status */
+	const char *options; /* its options: " to catalog " */
+	int n_min, n_max;    /* arguments */
+	bool need_to;        /* --to or --nodes must be given */
 };
+/* True if the verb has this option (without --). */
+bool stage_verb_knows(const struct stage_verb *v, const char *option);
+/* Reads the command line of a verb (argv[0]: its name) into *a; its texts then point into argv.
+ * Returns EXIT_OK, or an exit status after a message. */
 int stage_args_parse(struct tool *t, const struct stage_verb *v, int argc, char **argv,
 		     struct stage_args *a);
+/* Returns the exit status of the command for that of its work: with --scheduler always EXIT_OK. */
 int stage_exit(const struct stage_args *a, int code);
-
-/* ---- cmd_stage_in.c ---- */
-int stage_cmd_in(struct tool *t, struct stage_args *a);
-int stage_cmd_out(struct tool *t, struct stage_args *a);
-int stage_cmd_plan(struct tool *t, struct stage_args *a);
-int stage_cmd_verify(struct tool *t, struct stage_args *a);
-/* ---- cmd_stage_nodes.c ---- */
-/* what: as the library of the agents' machines calls it. */
-int stage_cmd_nodes(struct tool *t, struct stage_args *a, const char *what);
-/* what: "": anything. An exit status, not 0 after a message. */
-int stage_nodes_release(struct tool *t, struct stage_args *a, const char *what);
-int stage_cmd_where(struct tool *t, struct stage_args *a);
-/* How many nodes have it READY, and how many are making it. An exit status. */
-int stage_where_count(struct tool *t, const char *what, uint32_t *ret_ready, uint32_t *ret_busy);
-/* ---- cmd_stage_together.c ---- */
-int stage_cmd_together(struct tool *t, struct stage_args *a, const struct source *source);
-/* ---- cmd_stage_copies.c ---- */
-int stage_cmd_wait(struct tool *t, struct stage_args *a);
-int stage_cmd_status(struct tool *t, struct stage_args *a);
-int stage_cmd_ls(struct tool *t, struct stage_args *a);
-int stage_cmd_path(struct tool *t, struct stage_args *a);
-int stage_cmd_evict(struct tool *t, struct stage_args *a);
-int stage_cmd_cancel(struct tool *t, struct stage_args *a);
-int stage_cmd_pin(struct tool *t, struct stage_args *a);
-int stage_cmd_unpin(struct tool *t, struct stage_args *a);
-int stage_cmd_lease(struct tool *t, struct stage_args *a);
-int stage_cmd_release(struct tool *t, struct stage_args *a);
-int stage_cmd_gc(struct tool *t, struct stage_args *a);
-int stage_cmd_events(struct tool *t, struct stage_args *a);
 
 #endif

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/tool.h"
 
 #include <errno.h>
@@ -15,6 +16,7 @@
 #include "common/base/assert.h"
 #include "common/base/names.h"
 #include "common/base/status.h"
+#include "tools/help.h"
 
 extern char **environ;
 
@@ -78,20 +80,26 @@ int tool_error(const struct tool *t, int code, const char *hint, const char *fmt
 
 int tool_usage(const struct tool *t, const char *fmt, ...)
 {
-	char text[2048], hint[128];
+	char text[2048], hint[128], more[256];
+	const char *verb = "";
 	va_list ap;
 
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	snprintf(hint, sizeof(hint), "See: leat %s%s--help", t->command, *t->command ? " " : "");
+	if (t->of && help_explain(t->of, t->argc, t->argv, text, more, sizeof(more)))
+		memcpy(text, more, sizeof(more));
+	if (t->of && t->argc > 0 && help_has_verb(t->of, t->argv[0]))
+		verb = t->argv[0];
+	snprintf(hint, sizeof(hint), "See: leat %s%s%.40s%s--help", t->command,
+		 *t->command ? " " : "", verb, *verb ? " " : "");
 	print_error(t, EXIT_USAGE, hint, text);
 	return EXIT_USAGE;
 }
 
 int tool_too_long(const struct tool *t, const char *path)
 {
-	/* Whole, there would be no room for the reason. */
+	/* The whole path would leave no space for the reason. */
 	return tool_error(t, EXIT_FAILED, NULL, "%.100s...: %s", path, strerror(ENAMETOOLONG));
 }
 
@@ -172,22 +180,22 @@ const char *tool_server_hint(const struct tool *t, int status)
 		return "The export table does not let this host do it: `leat export ls`, on a host "
 		       "that it lets, shows the table.";
 	case LE_ACCES:
-		return "May this user read the key_file of leat.conf, and nobody but its owner? "
-		       "(chmod 0600)";
+		return "This user must be able to read the key_file of leat.conf, and no user but "
+		       "its owner may (chmod 0600).";
 	case LE_NOENT:
 		return "Are leat.conf and its key_file there? --conf names another leat.conf.";
 	case LE_NO_HOST:
 		snprintf(host_hint, sizeof(host_hint),
-			 "[cluster] mds in %s names it: check the name there, or what DNS and "
-			 "/etc/hosts say of it (getent hosts NAME).",
+			 "The name is in [cluster] mds of %s: check it there, and in DNS and "
+			 "/etc/hosts (getent hosts NAME).",
 			 tool_conf_name(t));
 		return host_hint;
 	case LE_NO_NAMES:
 		return "Do the name servers of /etc/resolv.conf answer? [cluster] mds in "
 		       "leat.conf may hold numbers instead.";
 	case LE_UNKNOWN_OP:
-		return "Another kind of server answers there: [cluster] mds is the address of "
-		       "leat-mds.";
+		return "Another kind of server answers at this address: [cluster] mds must be the "
+		       "address of leat-mds.";
 	default:
 		return "Is leat-mds running there, and is [cluster] mds in leat.conf its address?";
 	}
@@ -204,7 +212,7 @@ int tool_load_conf(struct tool *t)
 {
 	struct config_section section = {"cluster", cluster_param_table, n_cluster_params,
 					 &t->cluster};
-	char err[1536] = "";
+	char err[CONFIG_ERR_SIZE] = "";
 
 	if (config_load(t->conf, &section, 1, err, sizeof(err)) < 0)
 		return tool_error(t, EXIT_USAGE,
@@ -242,7 +250,7 @@ bool parse_size_arg(const struct tool *t, const char *name, const char *text, ui
 {
 	if (config_parse_size(text, ret_bytes) == 0)
 		return true;
-	tool_usage(t, "%s: '%s' is no size (4096, 64K, 1M, 2G)", name, text);
+	tool_usage(t, "%s: '%s' is not a size (4096, 64K, 1M, 2G)", name, text);
 	return false;
 }
 
@@ -256,7 +264,7 @@ bool parse_number_arg(const struct tool *t, const char *name, const char *text, 
 	if (*text >= '0' && *text <= '9')
 		v = strtoull(text, &end, 10);
 	if (!end || *end || errno || v > max) {
-		tool_usage(t, "%s: '%s' is no number up to %llu", name, text,
+		tool_usage(t, "%s: '%s' is not a number up to %llu", name, text,
 			   (unsigned long long)max);
 		return false;
 	}

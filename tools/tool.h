@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the subcommands of `leat` share: the global options, errors, exit statuses, numbers for
- * people. One thread; nothing here outlives the process.
+ * What the subcommands of `leat` share: the global options, errors, exit statuses, printed numbers,
+ * signals, child programs. For one thread.
  */
 #ifndef LEAT_TOOLS_TOOL_H
 #define LEAT_TOOLS_TOOL_H
@@ -13,12 +14,12 @@
 
 #include "common/base/config.h"
 
-/* Exit statuses: stable, and the same for every subcommand. In leat.1. */
+/* Exit statuses, promised in leat.1: each has the same meaning for every subcommand. */
 enum exit_status {
 	EXIT_OK = 0,
-	EXIT_FAILED = 1,    /* input/output errors, and what should not happen */
+	EXIT_FAILED = 1,    /* input/output errors, internal errors */
 	EXIT_USAGE = 2,     /* command line or leat.conf */
-	EXIT_NOT_READY = 3, /* asked whether it is ready, and it is not */
+	EXIT_NOT_READY = 3, /* a check (of a copy, of the cluster) found it not ready */
 	EXIT_TIMEOUT = 4,
 	EXIT_PARTIAL = 5,
 	EXIT_SOURCE_CORRUPT = 6,
@@ -28,7 +29,7 @@ enum exit_status {
 	EXIT_PERMISSION = 10,  /* of the file system or of the cluster (wrong key) */
 	EXIT_UNREACHABLE = 11, /* no server or agent answers */
 	EXIT_CANCELLED = 12,
-	EXIT_INTERRUPTED = 75, /* a signal ended it; the same command goes on where it stopped */
+	EXIT_INTERRUPTED = 75, /* ended by a signal; the same command continues */
 };
 
 struct tool {
@@ -36,13 +37,21 @@ struct tool {
 	const char *conf;    /* of --conf; NULL: $LEAT_CONF, else /etc/leat/leat.conf */
 	bool json;
 	struct cluster_params cluster;
+	/* The arguments after the name of the command, for messages. of: NULL until they are
+	 * parsed. */
+	const struct command *of;
+	int argc;
+	char **argv;
 };
 
 struct command {
 	const char *name;
 	const char *summary;
-	const char *usage; /* whole text of --help */
-	bool own_h;        /* -h is an option of its own */
+	const char *usage; /* the whole text of --help */
+	bool own_h;        /* the command has its own option -h */
+	/* True if the verb has this option (without --), for its --help; NULL: by the usage
+	 * text. */
+	bool (*option_of)(const char *verb, const char *option);
 	int (*run)(struct tool *t, int argc,
 		   char **argv); /* argv[0]: the name. Returns an exit status */
 };
@@ -51,98 +60,63 @@ extern const struct command command_mount, command_umount, command_status, comma
 	command_config, command_target, command_fsck, command_agent, command_cp, command_rm,
 	command_du, command_export;
 
-/* "leat COMMAND: message", then a line with what to do next (hint may be NULL) on stderr; with
- * --json also
- * {"error":{...}} on stdout. Returns code. */
+/* Prints "leat COMMAND: message" and a line with the next step (hint; may be NULL) on stderr; with
+ * --json also {"error":{...}} on stdout. Returns code. */
 int tool_error(const struct tool *t, int code, const char *hint, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
-/* The same for wrong command lines: EXIT_USAGE, with a pointer to --help. */
+/* Prints an error of the command line, with a pointer to --help. Prints a better text instead if
+ * the option or the verb is a typing error (help_explain). Returns EXIT_USAGE. */
 int tool_usage(const struct tool *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* mount_upgrade.c: of the mount where path is. An exit status. */
-int mount_upgrade(struct tool *t, const char *path);
-/* That a path is longer than any may be. Returns its exit status. */
+/* Prints that the path is too long. Returns EXIT_FAILED. */
 int tool_too_long(const struct tool *t, const char *path);
+/* Return the exit status for a negative status of common/base/status.h, and for a positive
+ * errno. */
 int exit_of_status(int status);
 int exit_of_errno(int err);
 
-/* What to do where the metadata server could not be asked, by the status of that. */
+/* Returns the next step after a request to the metadata server has failed with this status. Static
+ * text. */
 const char *tool_server_hint(const struct tool *t, int status);
-/* The configuration that counts. */
+/* Returns the path of the configuration: that of --conf, else $LEAT_CONF, else
+ * /etc/leat/leat.conf. */
 const char *tool_conf_name(const struct tool *t);
 
-/* [cluster] of leat.conf into t->cluster. 0, or an exit status after a message. */
+/* Loads [cluster] of leat.conf into t->cluster. Returns EXIT_OK, or EXIT_USAGE after a message. */
 int tool_load_conf(struct tool *t);
-/* Prints the value and drops the reference: indented for people, one line for programs. */
+/* Prints the value on stdout, indented on a terminal, else on one line, and drops the reference.
+ * Returns EXIT_OK, or EXIT_FAILED if it cannot be printed. */
 int tool_print_json(json_t *value);
 
-/* A path or what is said of one, for JSON, which is UTF-8: U+FFFD for each byte that is not. */
+/* Returns a JSON string of a text that may not be UTF-8: U+FFFD for each byte that is not. */
 json_t *tool_json_text(const char *text);
 
-/* Writes a text in which names may stand: \\xNN for each byte that could drive a terminal (control
- * bytes, also those of Latin-1 in UTF-8) and for each that is not UTF-8. */
+/* Writes a text that may contain names: \\xNN for each control byte (also those of Latin-1 in
+ * UTF-8) and for each byte that is not UTF-8. */
 void tool_write_text(FILE *f, const char *text);
-/* A name on stdout: the same where that is a terminal; else its bytes, for programs. */
+/* Writes a name to stdout: on a terminal as tool_write_text, else its bytes. */
 void tool_write_name(const char *name);
 
-/* "1.5 GiB", "17 B" */
+/* Formats a number of bytes, "1.5 GiB" or "17 B", into buf, and returns buf. */
 #define SIZE_TEXT 24
 const char *format_size(uint64_t bytes, char buf[SIZE_TEXT]);
-/* Of a command line option; false after a message. */
+/* Parse the value of the option `name`: a size in bytes, or a number up to max. Return false after
+ * a message. */
 bool parse_size_arg(const struct tool *t, const char *name, const char *text, uint64_t *ret_bytes);
 bool parse_number_arg(const struct tool *t, const char *name, const char *text, uint64_t max,
 		      uint64_t *ret_number);
-double now_s(void); /* monotonic */
+double now_s(void); /* seconds, monotonic */
 
-/* Ctrl-C and SIGTERM raise a flag instead of ending the process, so that what was begun is tidied
- * away. A second one ends it. */
+/* From now on Ctrl-C, SIGTERM and SIGHUP set a flag instead of ending the process, so that the
+ * command can remove what it has not finished. A second signal ends the process. */
 void catch_interrupts(void);
 bool interrupted(void);
 const volatile int *interrupt_flag(void); /* for libraries: non-zero after a signal */
 
-/* The first of: beside this program, ../sbin from there, PATH, the usual sbin folders. False:
- * nowhere. */
+/* Finds a program: in the folder of this one, in ../sbin from there, in PATH, in the usual sbin
+ * folders. Returns false if there is none. */
 bool find_program(const char *name, char *ret_path, size_t size);
-/* Runs argv[0] (a path) and waits: its exit status, 128 + signal, or -errno. */
+/* Runs argv[0] (a path) and waits until it ends. Returns its exit status, 128 + signal, or
+ * -errno. */
 int run_program(const char *const argv[]);
-
-/* ---- mounts.c ---- */
-struct leat_mount {
-	char source[1024];
-	char mountpoint[4096];
-};
-/* The mount that path lies on; false when that is no Leat mount (ret_mount untouched). */
-bool mount_of_path(const char *path, struct leat_mount *ret_mount);
-/* Is mountpoint (canonical) a Leat mount? Works when its daemon is dead. */
-bool mount_find(const char *mountpoint, struct leat_mount *ret_mount);
-/* Where a canonical path lies within the namespace that is mounted there. */
-struct leat_inside {
-	struct leat_mount mount;
-	char path[4096];
-	bool others_below; /* other file systems are mounted below it */
-};
-bool mount_inside(const char *path, struct leat_inside *ret_in);
-/* The servers' addresses where it was mounted by address, as in leat.conf; else "". */
-void mount_addresses(const struct leat_mount *m, char *buf, size_t size);
-/* The cluster that is mounted there instead of leat.conf's, after tool_load_conf. */
-void mount_take_cluster(const struct leat_mount *m, struct tool *t);
-/* The value of a leat.* attribute; NULL with errno set. malloc'd. */
-char *virtual_attribute(const char *path, const char *name);
-
-/* ---- progress.c ---- */
-/* A line that is drawn over itself on a TTY (stderr), and every 10 s without one. */
-struct progress {
-	const char *what;
-	double start_s, shown_s;
-	bool tty, drawn;
-};
-void progress_init(struct progress *p, const char *what);
-/* done of total bytes; text: what else to say (may be NULL). Cheap: draws at most 10 times a
- * second. */
-void progress_update(struct progress *p, uint64_t done, uint64_t total, const char *text);
-/* The same of things that are no bytes: text says what; total 0: nobody knows, no bar.
- * The first call always draws. */
-void progress_note(struct progress *p, uint64_t done, uint64_t total, const char *text);
-/* Ends the line: with a full bar of total bytes on a TTY, or, 0, without a trace. */
-void progress_finish(struct progress *p, uint64_t total);
 
 #endif

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/tree.h"
 
 #include <errno.h>
@@ -8,6 +9,9 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+
+#include "tools/mounts.h"
+#include "tools/progress.h"
 
 #define SCHEME     "leat:/"
 #define FAILED_MAX 1000u
@@ -24,7 +28,7 @@ bool tree_ends_in(const char *text, const char *name)
 	       (len == n || text[len - n - 1] == '/');
 }
 
-/* Without the slashes, and components that are nothing but a dot, at its end. */
+/* Removes slashes, and components that are only a dot, from the end. */
 static void trim(char *path)
 {
 	size_t len = strlen(path);
@@ -34,7 +38,7 @@ static void trim(char *path)
 		path[--len] = '\0';
 }
 
-/* No such path, with the reason of errno.h. */
+/* Prints the reason of errno.h for which the path cannot be used. Returns the exit status. */
 static int no_path(const struct tool *t, const char *text, int err, bool may_miss)
 {
 	int code = exit_of_errno(err);
@@ -44,7 +48,8 @@ static int no_path(const struct tool *t, const char *text, int err, bool may_mis
 	return tool_error(t, code, NULL, "%s: %s", *text ? text : "''", strerror(err));
 }
 
-/* The directory made canonical, the last component left alone: it may be a link, or not exist. */
+/* Makes the directory canonical. The last component stays as it is: it may be a link, or not
+ * exist. */
 static int canonical(const struct tool *t, const char *text, bool may_miss, char full[PATH_MAX])
 {
 	char copy[PATH_MAX], dir[PATH_MAX];
@@ -85,7 +90,7 @@ int tree_parse(const struct tool *t, const char *text, bool may_miss, struct tre
 	memset(p, 0, sizeof(*p));
 	p->text = text;
 	if (strncmp(text, SCHEME, strlen(SCHEME)) == 0) {
-		/* Cut, it would name another one. */
+		/* Truncated, it would name another file. */
 		if (snprintf(p->name, sizeof(p->name), "%s", text + strlen(SCHEME) - 1) >=
 		    (int)sizeof(p->name))
 			return tool_too_long(t, text);
@@ -126,8 +131,8 @@ static bool same_time(struct timespec a, struct timespec b)
 	return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
 }
 
-/* Do the servers have what the mount shows? The time of the last change tells apart what has the
- * same number in another cluster. It may move between the two looks. */
+/* True if the servers have the inode that the mount shows. The change time excludes an inode with
+ * the same number in another cluster. It may change between the two calls, so they are repeated. */
 static bool is_same(struct leat_fs *fs, const struct tree_path *p)
 {
 	char full[PATH_MAX], name[PATH_MAX];
@@ -156,7 +161,7 @@ bool tree_servers_have(const struct tree_tool *tt, const struct tree_path *p)
 	return p->servers || (tt->fs && is_same(tt->fs, p));
 }
 
-/* A mount that may not write says so to whoever works around it too. */
+/* A read-only mount forbids changes at the servers too. */
 static bool is_read_only(const struct tree_path *p)
 {
 	char dir[PATH_MAX];
@@ -192,7 +197,7 @@ int tree_connect(struct tree_tool *tt, struct tree_path *paths, int n, int chang
 			continue;
 		first = first ? first : &paths[i];
 		forced |= paths[i].forced;
-		/* Of two clusters the other one is reached through its mount. */
+		/* Paths of a second cluster are reached through its mount. */
 		if (strcmp(first->mds, paths[i].mds) != 0 && !paths[i].forced)
 			paths[i].servers = false;
 	}
@@ -281,13 +286,13 @@ static void on_progress(void *arg, const struct leat_tree_progress *p)
 	if (p->bytes)
 		snprintf(text + n, sizeof(text) - (size_t)n, ", %s",
 			 format_size(tt->sum.bytes + p->bytes, size));
-	/* On a terminal only: plain lines of a count help nobody. */
+	/* Only on a terminal: plain lines with a count are of no use. */
 	if (tt->progress.tty && !tt->t->json)
 		progress_note(&tt->progress, 0, 0, text);
 }
 
-/* Every directory that is under way is open, and the usual limit is made for select(). With a lower
- * one very deep trees fail. */
+/* Each directory that the work is in is open, and the usual limit is made for select(2). With a
+ * lower limit very deep trees fail. */
 static void raise_nofile(void)
 {
 	struct rlimit r;

@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What `leat cp`, `rm` and `du` share: which file system a path lies in, and reporting.
+ * What `leat cp`, `rm` and `du` share: which file system a path is in, and reports.
  *
- * A path on a Leat mount is worked on at the servers, by the library, if that is certain to be the
- * same: the cluster's key can be read, the servers have the very inode that the mount shows, and
- * nothing else is mounted below. Otherwise the work is done through the mount, as by any program,
- * with as many operations at once.
+ * The library works on a path of a Leat mount at the servers, if that is certain to be equivalent:
+ * this process can read the key of the cluster, the servers have the inode that the mount shows,
+ * and no other file system is mounted below. Otherwise it works through the mount, with the same
+ * number of operations in flight.
  */
 #ifndef LEAT_TOOLS_TREE_H
 #define LEAT_TOOLS_TREE_H
@@ -13,54 +14,63 @@
 #include <leat/leat_tree.h>
 #include <limits.h>
 
+#include "tools/progress.h"
 #include "tools/tool.h"
 
 struct tree_path {
 	const char *text;    /* as it was given */
-	char full[PATH_MAX]; /* absolute; its directory is canonical, the last component as it is */
+	/* absolute; its directory is canonical, the last component unchanged */
+	char full[PATH_MAX];
 	char name[PATH_MAX]; /* in the namespace; "": in none */
 	char mds[1024];
 	bool servers; /* worked on at the servers */
-	bool forced;  /* leat:/PATH: nowhere else */
-	bool exists;  /* of those that are not forced: something is there */
+	bool forced;  /* leat:/PATH: only at the servers */
+	bool exists;  /* unless forced: the path exists */
 	bool top;     /* the root of a file system */
 };
 
 struct tree_tool {
 	struct tool *t;
-	struct leat_fs *fs; /* NULL: nothing is at the servers */
+	struct leat_fs *fs; /* NULL: no path is worked on at the servers */
 	struct progress progress;
 	const struct tree_path *at; /* for messages: the path that is worked on */
 	bool ignore_missing;
-	bool by_servers; /* some of it */
+	bool by_servers; /* some path is worked on at the servers */
 	json_t *failed;
 	uint64_t n_failed;
 	struct leat_tree_options o;
 	struct leat_tree_result sum; /* of all paths */
 };
 
-/* Whether the path's last component, slashes behind it aside, is that. */
+/* True if the last component of the path, without trailing slashes, is name. */
 bool tree_ends_in(const char *text, const char *name);
-/* 0 or an exit status after a message; may_miss: without one for EXIT_MISSING. */
+/* Parses a path of the command line. Returns EXIT_OK, or an exit status after a message;
+ * may_miss: no message for EXIT_MISSING. */
 int tree_parse(const struct tool *t, const char *text, bool may_miss, struct tree_path *ret_path);
-/* Connects if any of the paths is in a namespace, and decides for each where it is worked on. Those
- * from number `changed` on will be changed. */
+/* Connects if any of the n paths is in a namespace, and decides for each path whether it is
+ * worked on at the servers. The command will change the paths from number `changed` on. Returns
+ * EXIT_OK, or an exit status after a message. */
 int tree_connect(struct tree_tool *tt, struct tree_path *paths, int n, int changed);
-/* Do the servers that it is connected to have it under its name, wherever it is worked on? Only of
- * a path in a namespace. */
+/* True if the connected servers have the path's inode under its name. For a path in a namespace. */
 bool tree_servers_have(const struct tree_tool *tt, const struct tree_path *p);
+/* Starts the work: options, progress line, signals. what: a word before the progress. */
 void tree_begin(struct tree_tool *tt, struct tool *t, const char *what);
-/* For the next call of the library: where it works, and which path messages name. */
+/* Sets the path that messages of the next call of the library name, and returns the file system to
+ * call it with; NULL: the local one. */
 struct leat_fs *tree_at(struct tree_tool *tt, const struct tree_path *p);
+/* Returns the path for the library, in the file system that tree_at returns. */
 const char *tree_name(const struct tree_path *p);
-/* Tells a failure and counts it. */
+/* Prints a failure and counts it. */
 void tree_fail(struct tree_tool *tt, const char *what, const char *path, const char *why);
-/* path, as the library calls it, in the words that the user gave; malloc'd, may be NULL. */
+/* Returns a path of the library as the user would write it. The caller frees it; NULL: no
+ * memory. */
 char *tree_user_path(const struct tree_path *p, const char *path);
-/* Adds a call's result up. False: it ended as a whole, no further one shall be made. */
+/* Adds the result of a call to the sum, and prints rc if the whole call failed. Returns false after
+ * a signal: the caller then makes no further call. */
 bool tree_took(struct tree_tool *tt, int rc, const struct leat_tree_result *r);
-/* Ends the connection; the exit status. code: of a failure that has been told already. Else, with
- * --json, prints what was done; more (taken over) is added. */
+/* Ends the work and the connection, and returns the exit status. code: EXIT_OK, or that of an error
+ * that was printed already. Without one, prints the result with --json; more (taken over, may be
+ * NULL) is added to it. */
 int tree_end(struct tree_tool *tt, int code, json_t *more);
 
 #endif

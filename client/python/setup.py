@@ -1,8 +1,12 @@
-"""pip install ./client/python: pure Python over libleat.so, which is taken along where it has
-been built."""
+# SPDX-License-Identifier: Apache-2.0
+"""pip install ./client/python: pure Python over libleat.so, which is included if it has been built.
+Leaves no files beside this one."""
+import atexit
 import os
 import re
 import shutil
+import sys
+import tempfile
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
@@ -30,9 +34,21 @@ class with_library(build_py):
                 break
 
 
+def elsewhere():
+    """Options that put intermediate files into a folder that is removed with this process. For a
+    link to this folder (pip install -e), the metadata stays here as long as the link."""
+    if {"develop", "editable_wheel"} & set(sys.argv):
+        return {}
+    folder = tempfile.mkdtemp(prefix="leat-build-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return {"build": {"build_base": os.path.join(folder, "build")},
+            "egg_info": {"egg_base": folder}}
+
+
 setup(name="leat", version=version(),
       description="Loader and staging of the Leat parallel file system",
       packages=["leat"],
       package_data={"leat": ["py.typed"]},
       python_requires=">=3.8", extras_require={"numpy": ["numpy"]},
+      options=elsewhere(),
       cmdclass={"build_py": with_library})

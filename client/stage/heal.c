@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "client/stage/heal.h"
 
 #include <errno.h>
@@ -10,20 +11,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "client/stage/beneath.h"
-#include "client/stage/fetch.h"
-#include "client/stage/local_store.h"
+#include "client/dataset/beneath.h"
+#include "client/stage/store/local_store.h"
+#include "client/stage/store/store_lock.h"
+#include "client/stage/store/store_marks.h"
+#include "client/stage/store/store_places.h"
+#include "client/stage/store/store_ready.h"
 #include "common/rt/env.h"
 
 struct healing {
 	const struct heal_options *o;
 	struct local_store store;
 	uint8_t *buf;  /* a chunk */
-	uint32_t file; /* at hand */
-	int fd;        /* of it; -1: none */
+	uint32_t file; /* the present file */
+	int fd;        /* of the present file; -1: none */
 	struct stat st;
-	char why[160]; /* the file that was tried last is not written to; "": it is */
-	/* What a worker is to do. */
+	char why[160]; /* why the file that was tried last must not be written; "": it may */
+	/* Arguments and result of the functions that run on a worker. */
 	bool write, punch;
 	uint64_t off, len;
 	uint8_t *at;
@@ -41,7 +45,8 @@ __attribute__((format(printf, 2, 3))) static int refuse(struct healing *h, const
 	return -LE_FOREIGN;
 }
 
-/* Below the copy's own folder, by no link: the way may lead through folders of others. */
+/* Opens a file below the copy's folder without following links, since folders on the way may
+ * belong to other users. */
 static int open_below(struct healing *h, const char *dir, const char *path)
 {
 	char data[STORE_PATH_SIZE];
@@ -59,10 +64,10 @@ static int open_below(struct healing *h, const char *dir, const char *path)
 	return fd;
 }
 
-/* Whoever owns a folder of the copy may have put any file there that he could move. */
+/* Refuses a file that another user may have moved there: the owner of a folder of the copy can. */
 static int may_write(struct healing *h, const struct manifest_file *f)
 {
-	/* Root gives each file away, others can give none. */
+	/* Root gives each file to its owner, other users cannot. */
 	uid_t uid = geteuid() == 0 ? f->rights.uid : geteuid();
 	if (!S_ISREG(h->st.st_mode))
 		return refuse(h, "it is no regular file: remove it");
@@ -75,8 +80,8 @@ static int may_write(struct healing *h, const struct manifest_file *f)
 	return 0;
 }
 
-/* Of the very file that fd is. Finished ones are read-only: their owner allows himself to write for
- * as long as it takes. */
+/* Reopens the very file that fd refers to, for writing. Finished files are read-only, so the
+ * owner adds the right to write until the open is done. */
 static int reopen_to_write(int fd, const struct stat *st)
 {
 	char self[64];
@@ -109,7 +114,7 @@ static void open_fn(void *arg)
 		: h->write                ? may_write(h, f)
 		: !S_ISREG(h->st.st_mode) ? -LE_FOREIGN
 					  : 0;
-	/* One of another length has lost more than its chunks tell: `stage in` makes it anew. */
+	/* A file of another length is damaged as a whole: only `stage in` can make it again. */
 	if (h->rc == 0 && (uint64_t)h->st.st_size != f->size)
 		h->rc = -LE_CORRUPT;
 	if (h->rc == 0 && h->write) {
@@ -129,7 +134,7 @@ static void move_fn(void *arg)
 	const int how = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
 	struct healing *h = arg;
 	h->rc = 0;
-	/* Where there are no holes they are written. */
+	/* Where the file system has no holes, the zeros are written. */
 	if (h->punch && fallocate(h->fd, how, (off_t)h->off, (off_t)h->len) == 0)
 		return;
 	if (h->punch && errno != EOPNOTSUPP) {
@@ -155,7 +160,7 @@ static void sync_fn(void *arg)
 	struct healing *h = arg;
 	const struct timespec times[2] = {{0, UTIME_OMIT}, h->st.st_mtim};
 	h->rc = fdatasync(h->fd) < 0 ? status_from_errno(errno) : 0;
-	(void)!futimens(h->fd, times); /* does not matter for the content */
+	(void)!futimens(h->fd, times); /* the content does not depend on the time */
 }
 
 static int on_worker(struct healing *h, void (*fn)(void *arg))
@@ -173,7 +178,7 @@ static void close_file(struct healing *h)
 	h->fd = -1;
 }
 
-/* The file of a chunk, open; others are closed. */
+/* Opens the file of a chunk, unless it is open already, and closes the previous one. */
 static int open_for(struct healing *h, uint64_t chunk, bool to_write)
 {
 	uint32_t file = manifest_file_of_chunk(h->o->m, chunk);
@@ -194,7 +199,7 @@ static int move(struct healing *h, bool to_write, uint64_t off, uint64_t len, ui
 	return on_worker(h, move_fn);
 }
 
-/* The chunk into the buffer. 1: it is right; 0: it is not. */
+/* Reads the chunk into the buffer. Returns 1 if it is right, 0 if not. */
 static int look(struct healing *h, uint64_t chunk)
 {
 	const struct manifest *m = h->o->m;
@@ -205,7 +210,7 @@ static int look(struct healing *h, uint64_t chunk)
 	return manifest_check(m, f, off, h->buf, len) < 0;
 }
 
-/* What is wrong in the chunk that is in the buffer, there and on the disk. */
+/* Replaces the wrong blocks of the chunk in the buffer, there and on the disk. */
 static int mend(struct healing *h, uint64_t chunk)
 {
 	const struct manifest *m = h->o->m;
@@ -219,7 +224,7 @@ static int mend(struct healing *h, uint64_t chunk)
 		uint8_t *at = h->buf + (off - base);
 		bool zeros;
 		manifest_run(m, f, off, off + n, &zeros);
-		/* A hole, as it was made. */
+		/* Zeros become a hole again. */
 		if (zeros)
 			memset(at, 0, n);
 		else
@@ -234,13 +239,13 @@ static int mend(struct healing *h, uint64_t chunk)
 	return 0;
 }
 
-/* Those that are wrong or have no bit, in `bad`; what cannot be read is wrong. */
+/* Sets `bad` to the chunks that are wrong, unreadable or without their bit. */
 static int find_bad(struct healing *h, const uint64_t *chunks, uint32_t n, uint64_t *bad,
 		    uint32_t *ret_n)
 {
 	*ret_n = 0;
 	for (uint32_t i = 0; i < n; i++) {
-		/* Whoever told of it is not believed: it must not keep the others as they are. */
+		/* A wrong number in a report must not prevent the repair of the other chunks. */
 		if (chunks[i] >= h->o->m->n_chunks)
 			continue;
 		int rc = open_for(h, chunks[i], false);
@@ -258,7 +263,8 @@ static int by_number(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Chunks of one file, from bad[0] on: how many; those that are right and durable get their bits. */
+/* Repairs the chunks of one file, from bad[0] on, and sets the bits of those that are right and
+ * durable. Returns how many chunks it has handled. */
 static uint32_t heal_file(struct healing *h, const uint64_t *bad, uint32_t n, struct heal_report *r)
 {
 	uint32_t file = manifest_file_of_chunk(h->o->m, bad[0]), k = 0, right = 0;
@@ -286,7 +292,7 @@ static int heal_bad(struct healing *h, uint64_t *bad, uint32_t n, struct heal_re
 {
 	qsort(bad, n, sizeof(*bad), by_number);
 	int rc = -LE_FOREIGN;
-	/* May it be written at all? Else who may, and is told, finds it as it is. */
+	/* If this process may not write, leave the copy unchanged for the agent, which may. */
 	for (uint32_t i = 0; i < n && rc == -LE_FOREIGN; i++)
 		rc = open_for(h, bad[i], true);
 	if (rc == -LE_ACCES || rc == -LE_PERM || rc == -LE_ROFS)

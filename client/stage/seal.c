@@ -1,17 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sealing a data set: its files can never be changed again, so everybody may cache them for ever.
- *   1. import the checksums of all its files as they are now: is it still what the manifest says?
- *      If not, nothing is sealed.
- *   2. seal each file. One that is open for writing is -LE_BUSY: those before it stay sealed, the
- *      same command goes on.
- *   3. import once more: nobody wrote between 1 and 2. Then the mark.
+ * Sealing a data set: its files can never change again, so all clients may cache them for ever.
+ *   1. Import the checksums of all its files, and compare them with the manifest. If they differ,
+ *      nothing is sealed.
+ *   2. Seal each file. One that is open for writing fails with -LE_BUSY. Files before it stay
+ *      sealed, and the same command continues.
+ *   3. Import the checksums again, to exclude a write between 1 and 2. Then set the mark.
  */
-#include <stdio.h>
+#include "client/stage/seal.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/stage/catalog.h"
-#include "client/stage/stage.h"
+#include "client/dataset/catalog.h"
+#include "client/dataset/manifest_make.h"
+#include "client/dataset/scan_list.h"
+#include "client/stage/in/stage_manifest.h"
+#include "client/stage/job/job.h"
 #include "common/rt/fiber.h"
 
 #define WIDTH 16u
@@ -79,7 +84,7 @@ static int walk(struct sealing *s, void (*each)(struct sealing *s, uint32_t i, c
 	return s->rc;
 }
 
-/* Is what lies there now what the manifest says? */
+/* Compares the files with the manifest. -LE_STALE: they have changed. */
 static int compare(struct sealing *s)
 {
 	struct manifest *now;
@@ -103,7 +108,7 @@ static int seal_all(struct sealing *s)
 	s->scan.links = calloc((size_t)m->n_links + 1, sizeof(*s->scan.links));
 	if (!s->scan.files || !s->scan.dirs || !s->scan.links)
 		return -LE_NOMEM;
-	/* Paths are borrowed: scan_fini is not for this. */
+	/* Paths are borrowed, so scan_fini must not be called. */
 	for (uint32_t i = 0; i < m->n_files; i++) {
 		s->scan.files[i].path = m->files[i].path;
 		s->scan.files[i].from = m->files[i].from;
@@ -134,6 +139,6 @@ int stage_seal(struct stage_job *job)
 	free(s.scan.links);
 	TRY(rc);
 	TRY(catalog_find(s.v, catalog, job->o.source, id, dir));
-	/* The name may have been given anew. */
+	/* The name may have been removed and given to another data set. */
 	return strcmp(id, job->m->id) == 0 ? catalog_mark_sealed(s.v, dir) : -LE_STALE;
 }

@@ -1,27 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copying a tree: directories are made when they are entered, and get what is kept of them when all
- * in them is done, because making things in them changes their times. Until then they are the
- * owner's alone.
+ * Copying a tree. A directory is made when it is entered, accessible for its owner only. It gets
+ * its mode, owner, times and attributes when all in it is done, because making entries changes its
+ * times.
  *
- * Several names of one inode (LEAT_KEEP_LINKS): the first fiber that meets one copies it, the
- * others wait for that and make links; if it fails, the next one tries.
+ * Several names of one inode (LEAT_KEEP_LINKS): the first fiber that finds one copies it; the
+ * others wait and make links. If the copy fails, the next fiber tries.
  */
+
 #include "client/tree/copy.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "client/tree/copy_file.h"
+#include "client/tree/remove.h"
+
 struct linked {
 	struct hmap_node node;
 	uint64_t dev, ino; /* of the source */
 	bool busy, done;
 	uint64_t to_ino;
-	char *to_path; /* below the root's directory */
+	char *to_path; /* below the directory of the root */
 	struct waitq q;
 };
 
-/* The name that something gets: only the root's is another one. */
+/* Returns the name of the copy of an entry: only the root may get another name. */
 static const char *name_of(const struct copying *cp, const struct wnode *dir, const char *name)
 {
 	return dir->parent ? name : cp->to_name;
@@ -39,7 +44,7 @@ static int enter(struct wfiber *f, struct wnode *n)
 	struct tattr a;
 	int rc;
 
-	/* A directory is not copied into itself for ever. */
+	/* Prevents an endless copy of a directory into itself. */
 	if (cp->same && n->depth > 0 && n->a.ino == cp->to_ino &&
 	    (n->a.dev == cp->to_dev || n->a.dev == 0))
 		return -LE_INVAL;
@@ -97,13 +102,13 @@ static bool entry(struct wfiber *f, struct wnode *dir, const struct tent *e)
 	return true;
 }
 
-/* ---- what is neither file nor directory ---- */
+/* ---- entries that are neither file nor directory ---- */
 
-/* What is to be made at a name; the same again at another one if something is in the way. */
+/* What to make, under its name or under a temporary name if the name exists. */
 struct special {
 	const struct tent *e;
 	const char *target;       /* symbolic link */
-	const struct tlink *hard; /* another name */
+	const struct tlink *hard; /* another name of an inode */
 	uint32_t mode;
 };
 
@@ -119,7 +124,7 @@ static int make_at(struct tdir *d, const char *name, const struct special *s,
 	return ops->mknod(d, name, s->mode, s->e->a.rdev, ret_made);
 }
 
-/* ret_ino: of what is no further name. */
+/* ret_ino: of a new inode; unused for hard links. */
 static int make_special(struct wfiber *f, struct tdir *d, const char *name, const struct special *s,
 			uint64_t *ret_ino)
 {
@@ -145,7 +150,7 @@ static int make_special(struct wfiber *f, struct tdir *d, const char *name, cons
 	}
 	if (rc == 0 && made == temp)
 		rc = copy_rename(cp, d, temp, name);
-	/* Renaming one name of an inode to another of the same leaves both. */
+	/* Renaming one name of an inode to another of its names keeps both. */
 	if (rc < 0 || (made == temp && (rc != 0 || s->hard))) {
 		int gone = ops->remove(d, made, false);
 
@@ -213,7 +218,7 @@ static int copy_one(struct wfiber *f, struct wnode *dir, const struct tent *e, c
 	return copy_special(f, dir, e, name, ret_ino);
 }
 
-/* To the name of its copy, below the directory in which the root is made. */
+/* Returns the path of a copy, below the directory that contains the root's copy. */
 static char *path_of(struct wfiber *f, struct wnode *dir, const char *name)
 {
 	struct copying *cp = f->w->arg;
@@ -250,7 +255,7 @@ static int copy_linked(struct wfiber *f, struct wnode *dir, const struct tent *e
 	}
 	l->busy = true;
 	rc = copy_one(f, dir, e, name, &l->to_ino);
-	/* What has come into its place since is another inode. */
+	/* If another inode has replaced the source, the copy is not one of l. */
 	if (rc == 0 && f->m.a.ino == l->ino && f->m.a.dev == l->dev) {
 		l->to_path = path_of(f, dir, name);
 		l->done = l->to_path != NULL;
@@ -267,7 +272,7 @@ static void file(struct wfiber *f, struct wnode *dir, const struct tent *e)
 	uint64_t ino;
 	int rc;
 
-	/* A single file has no other names here. */
+	/* If the root is a file, the tree has no other name of it. */
 	if ((cp->c->keep & LEAT_KEEP_LINKS) && e->a.nlink > 1 && dir->parent)
 		rc = copy_linked(f, dir, e, name);
 	else

@@ -1,14 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One file's copy.
+ * The copy of one file.
  *
- * load (opens the source, reads its beginning) → store (a new file with that in it) → the rest in
- * pieces, holes left out, or by the servers among themselves → finish (size, what is to be kept,
- * close).
+ * load (opens the source, reads its beginning) → store (makes a file with that) → the rest in
+ * pieces without holes, or by the servers → finish (sets the size and what is to be kept, closes).
  *
- * What fits into one piece is made under its own name and removed if it does not come to its end.
- * Larger files, and those that replace something, are made under another name in the same
- * directory and renamed at the end, so that not even kill -9 leaves half of one under its name.
+ * A file that fits into one piece is made under its final name, and removed if the copy fails.
+ * Larger files, and those that replace a file, are made under another name in the same directory
+ * and renamed at the end, so that not even kill -9 leaves half of a file under its final name.
  */
+#include "client/tree/copy_file.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,9 +26,9 @@ struct file_copy {
 	struct wfiber *f;
 	struct copying *cp;
 	struct tdir *to;
-	const struct tattr *a; /* of the source; once it is open, what it has then */
+	const struct tattr *a; /* of the source: as listed, and since load as opened */
 	struct tfile in, out;
-	uint64_t off; /* so much of it has been done */
+	uint64_t off; /* bytes before it are copied */
 };
 
 void copy_temp_name(const char *name, char buf[TEMP_NAME_MAX])
@@ -59,7 +61,7 @@ int copy_rename(const struct copying *cp, struct tdir *d, const char *temp, cons
 	return rc == -LE_EXIST && new_only ? 1 : rc;
 }
 
-/* From off up to end, or the end of the file. */
+/* Copies the bytes from off to `end`, or to the end of the file. */
 static int stream(struct file_copy *fc, uint64_t end)
 {
 	uint8_t *buf = wfiber_buf(fc->f);
@@ -92,17 +94,17 @@ static int stream_data_only(struct file_copy *fc)
 		if (data == -LE_NXIO)
 			return 0;
 		if (data < 0)
-			return stream(fc, UINT64_MAX); /* holes are not known here */
+			return stream(fc, UINT64_MAX); /* the source does not report holes */
 		hole = ops->seek(&fc->in, (uint64_t)data, SEEK_HOLE);
 		TRY((int)(hole < 0 ? hole : 0));
 		fc->off = (uint64_t)data;
 		TRY(stream(fc, (uint64_t)hole));
 		if (fc->off < (uint64_t)hole)
-			return 0; /* it was made shorter */
+			return 0; /* the source was truncated */
 	}
 }
 
-/* As far as the servers do it. */
+/* Lets the servers copy as much as they can. */
 static int by_servers(struct file_copy *fc)
 {
 	while (fc->off < fc->a->size) {
@@ -140,7 +142,8 @@ static int rest(struct file_copy *fc)
 	return stream(fc, UINT64_MAX);
 }
 
-/* At name, or at temp if something is there or it is not whole: *ret_made says where. */
+/* Makes the copy with its first bytes: at `name`, or at `temp` if `name` exists or bytes are
+ * missing. *ret_made is the name that was used. Returns 1 if the existing file is to stay. */
 static int store(struct file_copy *fc, const char *name, char *temp, size_t len, bool whole,
 		 const char **ret_made)
 {
@@ -162,7 +165,8 @@ static int store(struct file_copy *fc, const char *name, char *temp, size_t len,
 	return ops->store(fc->to, temp, mode, fc->f->buf, len, &fc->out);
 }
 
-/* What is not written because it is a hole is not there at the end either. It may have grown. */
+/* Returns the final size if a hole at the end must be added, else UINT64_MAX. The source may
+ * have grown beyond its size when it was opened. */
 static uint64_t size_of(const struct file_copy *fc, bool whole)
 {
 	if (whole || !is_sparse(fc->a))
@@ -170,7 +174,7 @@ static uint64_t size_of(const struct file_copy *fc, bool whole)
 	return fc->a->size > fc->off ? fc->a->size : fc->off;
 }
 
-/* The source is open, len bytes of it are in the fiber's buffer. */
+/* Makes the copy of the open source; the fiber's buffer has its first len bytes. */
 static int make(struct file_copy *fc, const char *name, size_t len, bool whole)
 {
 	const struct side_ops *ops = fc->to->side->ops;
@@ -193,7 +197,7 @@ static int make(struct file_copy *fc, const char *name, size_t len, bool whole)
 					      : copy_rename(fc->cp, fc->to, temp, name);
 	if (rc == 0)
 		return 0;
-	/* That it is gone matters more than what went wrong with removing it. */
+	/* A half file that could not be removed matters more than the reason of the failure. */
 	int gone = ops->remove(fc->to, made, false);
 	return gone < 0 && gone != -LE_NOENT ? gone : rc;
 }
@@ -202,7 +206,7 @@ int copy_file(struct wfiber *f, struct wnode *dir, const struct tent *e, const c
 	      uint64_t *ret_ino)
 {
 	struct file_copy fc = {.f = f, .cp = f->w->arg, .to = &dir->dst, .a = &f->m.a};
-	/* One byte more than there should be shows that there is no more. */
+	/* Reads one byte more than the size, to detect a file that has grown. */
 	size_t want = e->a.size < WALK_BUF ? (size_t)e->a.size + 1 : WALK_BUF, len = want;
 	bool read;
 	int rc;

@@ -1,12 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Removing a tree: files as they are found, each directory when all in it is gone. A directory that
- * others have put something into meanwhile is listed again, a few times. One that has lost its name
- * meanwhile is left alone. One of which something could not be removed stays, without another word.
+ * Removing a tree: files as they are listed, each directory when it is empty. If other programs
+ * have added entries meanwhile, the directory is listed again, up to AGAIN_MAX times. A directory
+ * that has lost its name meanwhile is left alone. A directory stays, without a further report, if
+ * one of its entries could not be removed.
  */
+#include "client/tree/remove.h"
+
 #include <stdlib.h>
 #include <sys/stat.h>
-
-#include "client/tree/tree.h"
 
 #define AGAIN_MAX 3u
 
@@ -24,7 +26,8 @@ int tree_find_root(struct walk *w, struct side *s, const char *path, struct wnod
 	return rc;
 }
 
-/* If it is what was looked at. Where it fails, what cannot be removed is told of. */
+/* Gives the owner access to the directory. apply changes it only if it is still the inode that
+ * look returned. A failure is not reported here: removing the entries will fail. */
 static void open_up(struct wnode *n)
 {
 	const struct tmeta m = {.a = {.mode = (n->a.mode & 07777) | 0700}, .keep = LEAT_KEEP_MODE};
@@ -34,8 +37,7 @@ static void open_up(struct wnode *n)
 	(void)rc;
 }
 
-/* What has the name now: what had it when it was listed may be elsewhere, and is somebody else's.
- */
+/* Opens the directory that has the name now: the listed one may have been moved out of the tree. */
 static int enter(struct wfiber *f, struct wnode *n)
 {
 	const struct tree_keep *keep = f->w->arg;
@@ -93,7 +95,7 @@ static bool leave(struct wfiber *f, struct wnode *n)
 		return false;
 	rc = up->side->ops->remove(up, n->name, true);
 	if (rc == -LE_NOTEMPTY && n->again++ < AGAIN_MAX) {
-		n->src.cookie = 0; /* a local stream has been closed at its end */
+		n->src.cookie = 0; /* the end of a listing has closed a local stream */
 		return true;
 	}
 	if (rc < 0 && rc != -LE_NOENT)
@@ -116,7 +118,7 @@ int tree_remove(struct walk *w, struct side *s, const char *path, const struct t
 	w->what = "cannot remove";
 	if (tree_find_root(w, s, path, &top, name, &a) < 0)
 		return 0;
-	/* By that name what is in it can go, but not it. */
+	/* A path that ends in "." may name the contents for removal, but not the directory. */
 	if (name[0] == '.' && !name[1] && !(keep && keep->stays(keep->arg, "", S_IFDIR))) {
 		tdir_close(&top.src);
 		return -LE_BUSY;

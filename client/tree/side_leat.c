@@ -1,4 +1,7 @@
-/* A side that is a Leat namespace: fibers of the instance's own loop, with its rights. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A side that is a Leat namespace: fibers of the instance's loop, with its rights. */
+#include "client/tree/side_leat.h"
+
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +102,7 @@ static int on_entry(void *arg, const struct ll_dirent *e)
 
 	if (l->n == SIDE_LIST_MAX)
 		return 1;
-	/* What is no name at all is told as such by who looks at it. */
+	/* An impossible name becomes "", which the walk reports. */
 	size_t len = e->name.len < sizeof(to->name) ? e->name.len : 0;
 	memcpy(to->name, e->name.data, len);
 	to->name[len] = '\0';
@@ -200,7 +203,7 @@ static int leat_move(struct tdir *d, const char *from, const char *to, unsigned 
 	return ll_rename(l->c, &l->cred, d->ino, bytes_str(from), d->ino, bytes_str(to), flags);
 }
 
-/* ---- extended attributes, and what else is kept ---- */
+/* ---- extended attributes and other metadata ---- */
 
 static int get_one(struct leat_side *l, struct ino ino, const char *name, char *value,
 		   struct tmeta *m)
@@ -208,7 +211,7 @@ static int get_one(struct leat_side *l, struct ino ino, const char *name, char *
 	int64_t n = ll_getxattr(l->c, &l->cred, ino, bytes_str(name), value, LEAT_XATTR_VALUE_MAX);
 
 	if (n == -LE_NODATA || (n < 0 && tmeta_cannot((int)n)))
-		return 0; /* gone meanwhile, or not for us */
+		return 0; /* removed meanwhile, or not permitted */
 	TRY((int)n);
 	return tmeta_add(m, name, value, (uint32_t)n);
 }
@@ -261,22 +264,23 @@ static int set_attr(struct leat_side *l, struct ino ino, struct ll_file *f, uint
 	return mask ? ll_setattr(l->c, &l->cred, ino, f, mask, a, NULL) : 0;
 }
 
-/* Only a user that the servers take for root may give things away. */
+/* Sets owner and group. Only a user that the servers treat as root may change the owner. */
 static int set_owner(struct leat_side *l, struct ino ino, struct ll_file *f, struct attr *a)
 {
 	int rc = set_attr(l, ino, f, SET_UID | SET_GID, a);
 
 	if (rc != -LE_PERM)
 		return rc;
-	/* The group alone, if it may be; rights for another owner's sake go. */
+	/* Sets only the group, if that is permitted. Drops set-user-ID and, if the group could
+	 * not be set, set-group-ID: they were meant for the other owner. */
 	rc = set_attr(l, ino, f, SET_GID, a);
 	a->mode &= rc < 0 ? 01777u : 03777u;
 	return rc == -LE_PERM ? 0 : rc;
 }
 
-/* Owner first, which takes rights and capabilities away; then attributes, which may need rights
- * that the mode does not give; then mode and times; access lists last. One request where there are
- * no attributes, nor has what was made any. */
+/* Sets the owner first, which clears set-ID bits and capabilities; then attributes, which may
+ * need rights that the mode does not give; then mode and times; access lists last. If neither
+ * source nor copy has extended attributes, one request sets all. */
 static int apply(struct leat_side *l, const struct tfile *to, uint64_t size, const struct tmeta *m)
 {
 	struct ino ino = {to->ino};
@@ -301,7 +305,7 @@ static int apply(struct leat_side *l, const struct tfile *to, uint64_t size, con
 		TRY(drop_lists(l, ino, m));
 	if (owner && l->cred.uid == 0 && m->len == 0) {
 		rc = set_attr(l, ino, f, owner | rest, &a);
-		if (rc != -LE_PERM) /* whom the servers squash is no root to them */
+		if (rc != -LE_PERM) /* -LE_PERM: the servers squash this root */
 			return rc;
 	}
 	if (owner)

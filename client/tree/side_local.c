@@ -1,8 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A side that is the local file system, or a mount. Each call is one job for a worker thread, which
- * may block there: the loop does not. What is opened is opened below a directory's descriptor
- * (O_PATH) and without following links.
+ * may block; the loop does not. Every open starts from a directory's descriptor (O_PATH) and does
+ * not follow links.
  */
+#include "client/tree/side_local.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -20,7 +23,7 @@
 #include "common/rt/env.h"
 
 #define NS 1000000000
-/* Room for "/proc/self/fd/N/NAME". */
+/* Space for "/proc/self/fd/N/NAME". */
 #define FD_PATH (LEAT_NAME_MAX + 40)
 
 struct local_side {
@@ -28,7 +31,7 @@ struct local_side {
 	struct env *env;
 };
 
-/* One job. What a call needs of it, it uses. */
+/* One job: the arguments of all calls. */
 struct job {
 	int (*fn)(struct job *j);
 	struct local_side *l;
@@ -166,7 +169,7 @@ static int local_open(struct tdir *d, const char *name, const struct tattr *a, s
 	return run(d->side, &j);
 }
 
-/* Not worth a thread: nothing is written by it. */
+/* Needs no worker: a close that writes nothing does not block. */
 static void local_close(struct tdir *d)
 {
 	if (d->stream)
@@ -319,8 +322,8 @@ static int local_mknod(struct tdir *d, const char *name, uint32_t mode, uint64_t
 	return run(d->side, &j);
 }
 
-/* Directories on the way may be somebody else's by now: no link is followed, and what is found has
- * to be what was made there. */
+/* Another program may have replaced directories on the path: openat2 follows no link, and the
+ * inode must be the one that was made there. */
 static int link_job(struct job *j)
 {
 	const struct open_how how = {.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
@@ -357,7 +360,8 @@ static int rename_job(struct job *j)
 		return 0;
 	if (errno != EINVAL || !(j->mode & RENAME_NOREPLACE))
 		return fail();
-	/* A file system that cannot look and rename in one step. */
+	/* The file system does not support RENAME_NOREPLACE, so the check and the rename are two
+	 * steps. */
 	if (fstatat(j->d->fd, j->name2, &st, AT_SYMLINK_NOFOLLOW) == 0)
 		return -LE_EXIST;
 	if (errno != ENOENT)
@@ -372,10 +376,10 @@ static int local_rename(struct tdir *d, const char *from, const char *to, unsign
 	return run(d->side, &j);
 }
 
-/* ---- extended attributes, and what else is kept ---- */
+/* ---- extended attributes and other metadata ---- */
 
-/* What attributes are asked of: an open file, a descriptor's entry in /proc, which is followed, or
- * the path of a link, which is not. */
+/* What attribute calls address: an open file; a descriptor's entry in /proc, which is followed;
+ * or the path of a symbolic link, which is not. */
 struct xat {
 	int fd; /* -1: path */
 	const char *path;
@@ -454,7 +458,7 @@ static int drop_lists(const struct xat *x, const struct tmeta *m)
 	return 0;
 }
 
-/* fd: of an open file, or O_PATH; link: of a symbolic link, its path. The order is that of
+/* fd: an open file, or O_PATH; link: the path if it is a symbolic link. The order is that of
  * side_leat.c. */
 static int set_meta(int fd, bool opened, const char *link, const struct tmeta *m)
 {
@@ -491,7 +495,7 @@ static int xattrs_job(struct job *j)
 	struct xat x = {.fd = -1};
 	char path[FD_PATH];
 
-	/* The directory itself may not be searched, which its name in it would need. */
+	/* "/proc/.../." would need the right to search the directory. */
 	x.follow = strcmp(j->name, ".") == 0;
 	if (x.follow)
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", j->d->fd);
@@ -521,7 +525,7 @@ static int apply_job(struct job *j)
 	fd_path(j->d, j->name, path);
 	rc = fstat(fd, &st) < 0 ? fail() : 0;
 	if (rc == 0 && j->a != NULL && (st.st_ino != j->a->ino || st.st_dev != j->a->dev))
-		rc = -LE_STALE; /* somebody put something else there */
+		rc = -LE_STALE; /* another program has replaced it */
 	if (rc == 0)
 		rc = set_meta(fd, false, S_ISLNK(st.st_mode) ? path : NULL, j->cm);
 	if (!self)
@@ -580,7 +584,7 @@ static int load_job(struct job *j)
 
 	if (fd < 0)
 		return fail();
-	/* What was a file when it was listed may be a pipe by now. */
+	/* The listed file may have been replaced by a pipe. */
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
 		rc = -LE_STALE;
 	if (rc == 0 && j->len > 0) {

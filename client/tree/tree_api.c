@@ -1,12 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The public calls of leat_tree.h: each runs as a fiber, on the instance's loop or, without one, on
- * a loop made for the call. The local side has worker threads of its own, as many as keep a mount
- * busy.
+ * The public calls of leat_tree.h. Each runs as a fiber, on the instance's loop or, without an
+ * instance, on a loop made for the call. The local side has N_WORKERS threads, enough to keep a
+ * mount busy.
  */
 #include <string.h>
 
 #include "client/leat_impl.h"
-#include "client/tree/tree.h"
+#include "client/tree/copy.h"
+#include "client/tree/remove.h"
+#include "client/tree/side_leat.h"
+#include "client/tree/side_local.h"
+#include "client/tree/usage.h"
+#include "common/rt/env_real.h"
 #include "common/rt/loop.h"
 
 #define N_WORKERS 16u

@@ -1,13 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a tree holds. Nothing but listing: each directory adds up what is in it, and hands the sum
- * to the one above when it is done. Inodes with several names are remembered, so that they count
- * where they are met first: 40 bytes for each of them.
+ * Adds up the contents of a tree by listing it. Each directory adds its sum to its parent when it
+ * is done. Inodes with several names are stored (40 bytes each), so that each counts only where it
+ * is found first.
  */
+#include "client/tree/usage.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "client/tree/tree.h"
+#include "client/tree/remove.h"
 #include "common/base/hmap.h"
 
 #define SECTOR 512u
@@ -22,7 +25,7 @@ struct linked {
 	uint64_t dev, ino;
 };
 
-/* False: it was counted before. */
+/* Returns false if a name of the inode was counted before. */
 static bool first_name(struct walk *w, struct usage *u, const struct tattr *a)
 {
 	uint64_t hash = hash_u64_2(a->dev, a->ino);

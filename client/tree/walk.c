@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "client/tree/walk.h"
 
 #include <stdio.h>
@@ -41,8 +42,8 @@ void walk_did(struct walk *w, uint64_t files, uint64_t dirs, uint64_t bytes)
 	w->o.progress(w->o.arg, &p);
 }
 
-/* The nodes above the root and the root itself have no name below it. */
-static size_t put_names(const struct wnode *n, char *buf, size_t room)
+/* The root and the directory above it add no name to the path. */
+static size_t put_names(const struct wnode *n, char *buf, size_t space)
 {
 	const struct wnode *up[2] = {n, NULL};
 	size_t len = 0;
@@ -55,7 +56,7 @@ static size_t put_names(const struct wnode *n, char *buf, size_t room)
 		size_t l = strlen(n->name);
 
 		at -= l;
-		if (at + l <= room)
+		if (at + l <= space)
 			memcpy(buf + at, n->name, l);
 		buf[--at] = '/';
 	}
@@ -64,7 +65,7 @@ static size_t put_names(const struct wnode *n, char *buf, size_t room)
 
 char *walk_path(const struct walk *w, const struct wnode *dir, const char *name, bool below)
 {
-	/* In the directory above, what is called "name" is the root itself. */
+	/* In the directory above the root, `name` is the root itself. */
 	bool is_root = !dir->parent;
 	size_t head = below ? 0 : strlen(w->path), mid = put_names(dir, NULL, 0);
 	size_t tail = name && !is_root ? strlen(name) + 1 : 0;
@@ -108,9 +109,9 @@ uint8_t *wfiber_buf(struct wfiber *f)
 
 /* ---- the stack ---- */
 
-static struct witem *make_item(struct walk *w, struct wnode *node, uint32_t room)
+static struct witem *make_item(struct walk *w, struct wnode *node, uint32_t space)
 {
-	struct witem *it = malloc(sizeof(*it) + room * sizeof(it->ents[0]));
+	struct witem *it = malloc(sizeof(*it) + space * sizeof(it->ents[0]));
 
 	if (!it) {
 		w->enomem = true; /* the walk ends */
@@ -158,7 +159,7 @@ static void node_close(struct wnode *n)
 	free(n);
 }
 
-/* One of the things that the node waits for is done. */
+/* Ends one item of the node. After the last item the node is left and closed, and so on upwards. */
 static void node_done(struct wfiber *f, struct wnode *n)
 {
 	struct walk *w = f->w;
@@ -167,7 +168,7 @@ static void node_done(struct wfiber *f, struct wnode *n)
 		struct wnode *parent = n->parent;
 
 		if (parent && n->entered && !walk_cancelled(w) && w->ops->leave) {
-			/* Nobody else sees it while leave() yields. */
+			/* No other fiber ends the node while leave() yields. */
 			n->pending = 1;
 			if (w->ops->leave(f, n)) {
 				push_listing(w, n);
@@ -204,7 +205,8 @@ static bool name_is_good(const char *name)
 	return name[0] && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
 
-/* Directories come to lie on top of the bunches, so that the tree opens up. */
+/* Pushes bunches first and directories on top, so that the walk descends before it does files
+ * and all fibers find work. */
 static void sort_out(struct wfiber *f, struct wnode *n, uint32_t n_ents)
 {
 	struct walk *w = f->w;
@@ -261,7 +263,7 @@ static void list_node(struct wfiber *f, struct wnode *n)
 	if (!n->entered)
 		rc = w->ops->enter(f, n);
 	if (rc < 0) {
-		/* It is the one above that has an entry which cannot be done. */
+		/* n->entered stays false, so leave() is not called. */
 		walk_failed(w, n, NULL, rc);
 		return;
 	}
@@ -302,7 +304,8 @@ static void walk_fiber(void *arg)
 			w->n_active++;
 			do_item(f, it);
 			w->n_active--;
-			/* A loop that never waits for anything would starve the others. */
+			/* do_item may not wait at all; then this fiber would starve other
+			 * fibers. */
 			fiber_yield();
 			continue;
 		}

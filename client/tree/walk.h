@@ -1,16 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Walking a tree with many fibers at once.
+ * Walking a tree with many fibers concurrently.
  *
- * Work lies on a stack: directories to be listed, and small bunches of entries that are no
- * directories. Each fiber takes what is on top; a listing puts the rest of its directory back
- * first, and what it has found on top of it, so the stack holds about one batch of entries for
- * each level that fibers are at, however large the tree is.
+ * Work items are on a stack: directories to be listed, and small bunches of entries that are no
+ * directories. Each fiber pops the top item. A listing first pushes the rest of its directory, then
+ * the entries that it has found. So the stack holds about one batch of entries for each level at
+ * which fibers work, however large the tree is.
  *
- *   enter(dir) → entry() for each name → file() for what entry() wants → leave(dir) when all of
- *   it is done, children before their parents
+ *   enter(dir) → entry() for each name → file() for entries that entry() selects → leave(dir) when
+ *   all of them are done, children before their parents
  *
- * What fails is told (walk_failed), marks the directories above it, and the rest goes on. When the
- * caller cancels, what is on the stack is dropped. Owned by one loop.
+ * A failure is reported (walk_failed) and marks the directories above it; the walk continues. When
+ * the caller cancels, the items on the stack are dropped. Owned by one loop.
  */
 #ifndef LEAT_TREE_WALK_H
 #define LEAT_TREE_WALK_H
@@ -21,40 +22,40 @@
 #include "common/rt/fiber.h"
 
 #define WALK_BUNCH 16u
-/* Of a fiber's buffer, and the most that is moved at once. */
+/* Size of a fiber's buffer, and the most bytes that one call copies. */
 #define WALK_BUF (1u << 20)
 
 struct walk;
 
 struct wnode {
-	struct wnode *parent; /* NULL: the directory in which the tree lies */
+	struct wnode *parent; /* NULL: the directory that contains the root */
 	struct tdir src, dst;
 	struct tattr a;
 	uint32_t pending; /* its listing, bunches and directories that are not done */
 	uint32_t depth;
-	uint32_t again; /* how often it was listed anew */
+	uint32_t again; /* how often it was listed again */
 	bool entered, failed;
-	bool made; /* a copy's target was not there before */
+	bool made; /* the copy did not exist before */
 	uint64_t disk, apparent, inodes;
 	char name[];
 };
 
-/* What one fiber has. */
+/* A fiber of the walk, with its buffers. */
 struct wfiber {
 	struct walk *w;
 	struct tent *batch;
-	uint8_t *buf; /* WALK_BUF bytes, made when first needed: wfiber_buf() */
+	uint8_t *buf; /* WALK_BUF bytes, allocated by wfiber_buf() */
 	struct tmeta m;
 };
 
 struct walk_ops {
 	bool attrs; /* entries need all attributes */
-	/* 1: it is not there any more, there is nothing to be done. */
+	/* Opens n->src. 1: the directory no longer exists, or is to be skipped. */
 	int (*enter)(struct wfiber *f, struct wnode *n);
-	/* Does not yield. True: to be descended into or given to file(). */
+	/* True: the walk descends into the entry or calls file() for it. Does not yield. */
 	bool (*entry)(struct wfiber *f, struct wnode *dir, const struct tent *e);
 	void (*file)(struct wfiber *f, struct wnode *dir, const struct tent *e);
-	/* True: list it once more. May be NULL. */
+	/* Called when all entries are done. True: list the directory once more. May be NULL. */
 	bool (*leave)(struct wfiber *f, struct wnode *n);
 };
 
@@ -63,8 +64,8 @@ struct walk {
 	void *arg;
 	struct leat_tree_options o;
 	struct leat_tree_result r;
-	const char *path; /* of the root, as the caller calls it */
-	const char *what; /* of failures: "cannot remove" */
+	const char *path; /* of the root, as the caller passed it */
+	const char *what; /* phrase for failures: "cannot remove" */
 	uint64_t shown_us;
 	/* the stack */
 	struct list items;
@@ -73,15 +74,16 @@ struct walk {
 	bool enomem;
 };
 
-/* top: opened, its src holds the root, whose attributes and name are given. Takes what is in
- * top->src and top->dst, and closes it. Returns when all is done. */
+/* Walks the tree with the root `name` in the open directory top->src, with attributes a. Returns
+ * when all is done, and closes top->src and top->dst. */
 void walk_run(struct walk *w, struct wnode *top, const char *name, const struct tattr *a);
 bool walk_cancelled(const struct walk *w);
-/* name: in dir; NULL: dir itself. Does not yield. */
+/* Reports the failure of `name` in dir; NULL: of dir itself. Does not yield. */
 void walk_failed(struct walk *w, struct wnode *dir, const char *name, int rc);
-/* The path of name in dir below the root, or with the root's; NULL: no memory. */
+/* Returns the path of `name` in dir, which the caller frees: below the root, or with the path of
+ * the root. NULL: no memory. */
 char *walk_path(const struct walk *w, const struct wnode *dir, const char *name, bool below);
-/* Counts, and tells the caller how far it is. */
+/* Adds to the result and calls the caller's progress function. */
 void walk_did(struct walk *w, uint64_t files, uint64_t dirs, uint64_t bytes);
 uint8_t *wfiber_buf(struct wfiber *f);
 

@@ -1,4 +1,5 @@
-/* The last words of a program that found itself wrong. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Prints a failed assertion and ends the program. */
 #include "common/base/assert.h"
 
 #include <execinfo.h>
@@ -7,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "common/base/log.h"
 
 #define FRAMES_MAX 48
 
@@ -21,8 +24,10 @@ _Noreturn void assert_failed(const char *file, int line, const char *func, const
 	vsnprintf(text + n, sizeof(text) - (size_t)n - 1, fmt, ap);
 	va_end(ap);
 	n = (int)strlen(text);
+	if (log_is_to_system())
+		log_error("%s", text);
 	text[n] = '\n';
-	/* stdio may be what is broken, so the line goes out by write(2) alone. */
+	/* stdio may be broken, so the line is written by write(2) alone. */
 	ssize_t ignored = write(STDERR_FILENO, text, (size_t)n + 1);
 	(void)ignored;
 

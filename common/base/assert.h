@@ -1,13 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Assertions for programmer errors only; always compiled in. What a peer, a
- * disk or the allocator did wrong is a status, never an assertion.
+ * Assertions for programmer errors only; always compiled in. An error of a peer, a disk or the
+ * allocator is a status, never an assertion.
  */
 #ifndef LEAT_BASE_ASSERT_H
 #define LEAT_BASE_ASSERT_H
 
 #include <stddef.h>
 
-/* Prints where and why with a backtrace to stderr, then aborts. */
+/* Prints place and message with a backtrace to stderr, then aborts. */
 _Noreturn void assert_failed(const char *file, int line, const char *func, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
@@ -21,7 +22,8 @@ _Noreturn void assert_failed(const char *file, int line, const char *func, const
 #define container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
-/* What passes through void * starts with a magic number (uint32_t magic, first member). */
+/* Checks the type of a struct that was passed through void *: its first member is uint32_t
+ * magic. */
 #define CAST_OBJ(ptr, type, magic_value) \
 	({ \
 		type *cast_obj_ = (type *)(ptr); \

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* XXH3 by libxxhash; with run-time choice of the vector unit where the library offers it. */
 #define XXH_STATIC_LINKING_ONLY
 #include "common/base/checksum.h"

@@ -1,6 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The one checksum of Leat: XXH3 64 bit (libxxhash). The only code that sees
- * xxhash.h is checksum.c.
+ * The one checksum of Leat: XXH3 64 bit (libxxhash). Only checksum.c includes xxhash.h.
  */
 #ifndef LEAT_BASE_CHECKSUM_H
 #define LEAT_BASE_CHECKSUM_H
@@ -11,7 +11,7 @@
 
 uint64_t checksum64(const void *data, size_t len);
 uint64_t checksum64_seed(const void *data, size_t len, uint64_t seed);
-/* Over a gather list, equal to checksum64 of the bytes in a row. */
+/* Computes the checksum of a gather list: that of its bytes in a row. */
 uint64_t checksum64_iov(const struct iovec *iov, int n_iov);
 
 #endif

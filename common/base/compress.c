@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "common/base/compress.h"
 
 #include <lz4.h>
 #include <limits.h>
 #include <string.h>
 
-/* 16 KiB, too much for the stack of a fiber; nobody yields while it is used. */
+/* 16 KiB, too large for the stack of a fiber. No fiber yields while it uses this. */
 static _Thread_local LZ4_stream_t state;
 
 uint32_t compress_block(const void *src, uint32_t len, void *dst)
@@ -15,7 +16,7 @@ uint32_t compress_block(const void *src, uint32_t len, void *dst)
 		return 0;
 	n = (uint32_t)LZ4_compress_fast_extState(&state, src, dst, (int)len, (int)max, 1);
 	if (n > 0)
-		memset((uint8_t *)dst + n, 0, compress_room(n) - n);
+		memset((uint8_t *)dst + n, 0, compress_space(n) - n);
 	return n;
 }
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "common/base/content_hash.h"
 
 #include <sodium.h>
@@ -5,7 +6,7 @@
 
 _Static_assert(sizeof(crypto_generichash_state) <= sizeof(struct content_hash), "the state fits");
 
-/* The member is aligned as libsodium wants its state. */
+/* h->state has the alignment that libsodium requires. */
 static crypto_generichash_state *state_of(struct content_hash *h)
 {
 	return (crypto_generichash_state *)(void *)h->state;

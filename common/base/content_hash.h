@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hash that names content: BLAKE2b with 256 bits (RFC 7693, by libsodium). For identities that
- * must not collide; damage is found by checksum.h, which is much faster.
+ * The hash that identifies content: BLAKE2b with 256 bits (RFC 7693, by libsodium). For identities
+ * that must not collide. Damage is detected with checksum.h, which is much faster.
  */
 #ifndef LEAT_BASE_CONTENT_HASH_H
 #define LEAT_BASE_CONTENT_HASH_H
@@ -11,15 +12,15 @@
 #define CONTENT_HASH_LEN 32
 #define CONTENT_HASH_TEXT_SIZE 65 /* hexadecimal, and NUL */
 
-/* One hash in the making; belongs to whoever calls. */
+/* The state of one hash. Owned by the caller. */
 struct content_hash {
 	_Alignas(64) uint8_t state[384];
 };
 void content_hash_init(struct content_hash *h);
 void content_hash_add(struct content_hash *h, const void *data, size_t len);
-/* Ends it: only content_hash_init may follow. */
+/* Ends the hash: only content_hash_init may follow. */
 void content_hash_final(struct content_hash *h, uint8_t ret_hash[CONTENT_HASH_LEN]);
-/* The same as 64 lower-case hexadecimal digits. */
+/* Like content_hash_final(), but returns 64 lower-case hexadecimal digits. */
 void content_hash_final_text(struct content_hash *h, char ret_text[CONTENT_HASH_TEXT_SIZE]);
 
 #endif

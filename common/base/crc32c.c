@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "common/base/crc32c.h"
 
 #include <pthread.h>
@@ -29,10 +30,9 @@ static uint32_t crc32c_table(const uint8_t *p, size_t len, uint32_t c)
 
 #ifdef __x86_64__
 /*
- * The instruction takes three cycles, and another can begin in each: so three parts of the data
- * go through it side by side. What a part contributes to the sum of the whole is its own sum
- * carried over the bytes that follow it as if they were zeros, which is a linear function of 32
- * bits: four look-ups, one for each of its bytes.
+ * The instruction takes three cycles, and another can begin in each. So three parts of the data are
+ * summed in parallel. A part contributes to the sum of the whole its sum carried over the bytes
+ * after it, as over zeros. That is a linear function of 32 bits: four look-ups, one for each byte.
  */
 #define LONG_PART  2048u
 #define SHORT_PART 256u
@@ -81,7 +81,7 @@ static uint64_t word_at(const uint8_t *p)
 	return word;
 }
 
-/* Three parts of len bytes, which len 8 divides. */
+/* Sums three parts of len bytes; len is a multiple of 8. */
 __attribute__((target("sse4.2"))) static uint32_t three_parts(const uint8_t *p, size_t len,
 								uint32_t c,
 								uint32_t carry[4][256])

@@ -1,6 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CRC-32C (Castagnoli; RFC 3720, appendix B.4), by the processor where it can: the checksum of
- * data formats that others have defined. Leat's own data is checked by checksum.h. Pure function.
+ * CRC-32C (Castagnoli; RFC 3720, appendix B.4), by a processor instruction where there is one: the
+ * checksum of data formats of other programs. Leat's data has the checksum of checksum.h. Pure
+ * function.
  */
 #ifndef LEAT_BASE_CRC32C_H
 #define LEAT_BASE_CRC32C_H
@@ -9,10 +11,11 @@
 #include <stdint.h>
 
 uint32_t crc32c(const void *data, size_t len);
-/* Of what has the sum crc (0: nothing) and these bytes behind it. */
+/* Continues the sum crc (0: of no bytes) with len bytes. */
 uint32_t crc32c_more(uint32_t crc, const void *data, size_t len);
 
-/* As LevelDB, RocksDB and TFRecord store it, so that a CRC of data that has CRCs in it is none. */
+/* Masks a CRC, as LevelDB, RocksDB and TFRecord do before they store it, because a CRC of data that
+ * contains CRCs is weak. */
 static inline uint32_t crc32c_mask(uint32_t crc)
 {
 	return (crc >> 15 | crc << 17) + 0xa282ead8u;

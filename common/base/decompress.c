@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "common/base/decompress.h"
 
 #include <lz4frame.h>
@@ -6,11 +7,11 @@
 #include <zstd.h>
 #include <zstd_errors.h>
 
-#define STEP_MAX (1u << 30) /* zlib counts in 32 bits */
+#include "common/base/inflate.h"
 
 struct decompress {
 	enum decompress_kind kind;
-	bool begun; /* a frame is under way */
+	bool begun; /* a frame is incomplete */
 	z_stream z;
 	ZSTD_DStream *zstd;
 	LZ4F_dctx *lz4;
@@ -55,17 +56,17 @@ void decompress_destroy(struct decompress *d)
 	if (!d)
 		return;
 	if (d->kind == DECOMPRESS_GZIP)
-		inflateEnd(&d->z); /* fine if it has not begun */
+		inflateEnd(&d->z); /* safe before inflateInit2 */
 	ZSTD_freeDStream(d->zstd);
 	LZ4F_freeDecompressionContext(d->lz4);
 	free(d);
 }
 
-static int gzip_some(struct decompress *d, const void *in, size_t *len, void *out, size_t *room)
+static int gzip_some(struct decompress *d, const void *in, size_t *len, void *out, size_t *space)
 {
-	uInt n = *len > STEP_MAX ? STEP_MAX : (uInt)*len;
-	uInt m = *room > STEP_MAX ? STEP_MAX : (uInt)*room;
-	/* The next of several in a row. */
+	uInt n = *len > ZLIB_STEP_MAX ? ZLIB_STEP_MAX : (uInt)*len;
+	uInt m = *space > ZLIB_STEP_MAX ? ZLIB_STEP_MAX : (uInt)*space;
+	/* The next one of several streams in a row. */
 	if (!d->begun && n && inflateReset(&d->z) != Z_OK)
 		return -LE_CORRUPT;
 	d->begun |= n > 0;
@@ -75,19 +76,19 @@ static int gzip_some(struct decompress *d, const void *in, size_t *len, void *ou
 	d->z.avail_out = m;
 	int rc = inflate(&d->z, Z_NO_FLUSH);
 	*len = n - d->z.avail_in;
-	*room = m - d->z.avail_out;
+	*space = m - d->z.avail_out;
 	if (rc == Z_STREAM_END)
 		d->begun = false;
-	/* Z_BUF_ERROR: nothing could move, which the caller sees. */
+	/* Z_BUF_ERROR: no progress, which the caller detects. */
 	if (rc == Z_OK || rc == Z_STREAM_END || rc == Z_BUF_ERROR)
 		return 0;
 	return rc == Z_MEM_ERROR ? -LE_NOMEM : -LE_CORRUPT;
 }
 
-static int zstd_some(struct decompress *d, const void *in, size_t *len, void *out, size_t *room)
+static int zstd_some(struct decompress *d, const void *in, size_t *len, void *out, size_t *space)
 {
 	ZSTD_inBuffer from = {in, *len, 0};
-	ZSTD_outBuffer to = {out, *room, 0};
+	ZSTD_outBuffer to = {out, *space, 0};
 	size_t rc = ZSTD_decompressStream(d->zstd, &to, &from);
 	if (ZSTD_isError(rc)) {
 		ZSTD_ErrorCode why = ZSTD_getErrorCode(rc);
@@ -101,27 +102,27 @@ static int zstd_some(struct decompress *d, const void *in, size_t *len, void *ou
 	if (from.pos || to.pos)
 		d->begun = rc != 0;
 	*len = from.pos;
-	*room = to.pos;
+	*space = to.pos;
 	return 0;
 }
 
-static int lz4_some(struct decompress *d, const void *in, size_t *len, void *out, size_t *room)
+static int lz4_some(struct decompress *d, const void *in, size_t *len, void *out, size_t *space)
 {
-	bool moves = *len || *room;
-	size_t rc = LZ4F_decompress(d->lz4, out, room, in, len, NULL);
+	bool moves = *len || *space;
+	size_t rc = LZ4F_decompress(d->lz4, out, space, in, len, NULL);
 	if (LZ4F_isError(rc))
 		return -LE_CORRUPT;
-	if (moves && (*len || *room))
+	if (moves && (*len || *space))
 		d->begun = rc != 0;
 	return 0;
 }
 
-int decompress_some(struct decompress *d, const void *in, size_t *len, void *out, size_t *room)
+int decompress_some(struct decompress *d, const void *in, size_t *len, void *out, size_t *space)
 {
 	if (d->kind == DECOMPRESS_GZIP)
-		return gzip_some(d, in, len, out, room);
-	return d->kind == DECOMPRESS_ZSTD ? zstd_some(d, in, len, out, room)
-					  : lz4_some(d, in, len, out, room);
+		return gzip_some(d, in, len, out, space);
+	return d->kind == DECOMPRESS_ZSTD ? zstd_some(d, in, len, out, space)
+					  : lz4_some(d, in, len, out, space);
 }
 
 bool decompress_is_whole(const struct decompress *d)

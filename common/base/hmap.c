@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Chained buckets, a power of two of them; doubled when there are more nodes than buckets,
- * never shrunk (a map that was large will be large again).
+ * Chained buckets, a power of two of them. The table is doubled when there are more nodes than
+ * buckets, and never shrunk, because a map that was large is likely to be large again.
  */
 #include "common/base/hmap.h"
 

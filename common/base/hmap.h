@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Intrusive hash map: nodes live in the caller's structs, buckets grow by
- * doubling. Not locked; owned by whoever owns the map.
+ * Intrusive hash map: nodes are members of the caller's structs; the number of buckets is doubled
+ * as it fills. Not locked; owned by the owner of the map.
  */
 #ifndef LEAT_BASE_HMAP_H
 #define LEAT_BASE_HMAP_H
@@ -21,21 +22,23 @@ struct hmap {
 	uint64_t n;
 };
 
-/* Room for n_hint nodes; aborts only if even the first small table cannot be had. */
+/* Makes a table for n_hint nodes. Aborts only if there is no memory for even the smallest table. */
 void hmap_init(struct hmap *m, uint64_t n_hint);
 /* Frees the table, not the nodes. */
 void hmap_fini(struct hmap *m);
-/* Duplicates are the caller's affair. Never fails: without memory the table just stays dense. */
+/* Inserts a node, also beside an equal one. Never fails: without memory for a larger table, buckets
+ * just get longer. */
 void hmap_insert(struct hmap *m, struct hmap_node *n, uint64_t hash);
 void hmap_remove(struct hmap *m, struct hmap_node *n);
-/* The first node with this hash, then the others: compare keys yourself. NULL at the end. */
+/* Returns the first node with this hash; hmap_find_next returns the others, NULL at the end. The
+ * caller compares keys. */
 struct hmap_node *hmap_find(const struct hmap *m, uint64_t hash);
 struct hmap_node *hmap_find_next(const struct hmap_node *n);
-/* Walk over all nodes in no order: pass NULL first. The map must not change, except that the
- * returned node may be removed after the next one has been fetched. */
+/* Returns the first node (n NULL), or the one after n, in no order. During a walk the map must not
+ * change, but a node may be removed after the next one has been fetched. */
 struct hmap_node *hmap_next(const struct hmap *m, const struct hmap_node *n);
 
-/* A well mixed 64-bit hash of an integer (splitmix64 finaliser). */
+/* Returns a well mixed 64-bit hash of an integer (splitmix64 finaliser). */
 static inline uint64_t hash_u64(uint64_t x)
 {
 	x ^= x >> 30;
@@ -48,6 +51,19 @@ static inline uint64_t hash_u64(uint64_t x)
 static inline uint64_t hash_u64_2(uint64_t a, uint64_t b)
 {
 	return hash_u64(hash_u64(a) + 0x9e3779b97f4a7c15ULL + b);
+}
+
+/* For maps with integer keys. hash_u64 is one-to-one, so a node with the hash of an id has that id,
+ * and no comparison is needed. */
+static inline void hmap_insert_id(struct hmap *m, struct hmap_node *n, uint64_t id)
+{
+	hmap_insert(m, n, hash_u64(id));
+}
+
+/* Returns the node that was last inserted under that id, or NULL. */
+static inline struct hmap_node *hmap_find_id(const struct hmap *m, uint64_t id)
+{
+	return hmap_find(m, hash_u64(id));
 }
 
 #endif

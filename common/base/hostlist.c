@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "common/base/hostlist.h"
 
 #include <ctype.h>
@@ -21,8 +22,8 @@ struct parser {
 	struct hostlist list;
 	char *err;
 	size_t err_size;
-	unsigned int line; /* 0: there are none */
-	uint32_t steps;    /* names made of brackets, also those that are there already */
+	unsigned int line; /* 0: the input has no lines */
+	uint32_t steps;    /* names expanded from brackets, duplicates included */
 };
 
 __attribute__((format(printf, 2, 3))) static int refuse(struct parser *p, const char *fmt, ...)
@@ -91,7 +92,7 @@ static int add(struct parser *p, const char *name, size_t len)
 		return refuse(p, "a name is empty");
 	if (len > HOSTLIST_NAME_MAX)
 		return refuse(p, "a name is longer than %u", HOSTLIST_NAME_MAX);
-	/* No option of whatever program the name is given to, no path. */
+	/* A name must not be an option or a path to the programs that get it. */
 	if (!isalnum((unsigned char)name[0]))
 		return refuse(p, "'%.*s' is no host name", (int)len, name);
 	for (size_t i = 0; i < len; i++)
@@ -104,7 +105,7 @@ static int add(struct parser *p, const char *name, size_t len)
 		return 0;
 	if (l->n == HOSTLIST_MAX)
 		return refuse(p, "more than %u nodes", HOSTLIST_MAX);
-	copy = malloc(len + 1); /* strndup would look for a NUL that is not there */
+	copy = malloc(len + 1); /* strndup would search for a NUL beyond the name */
 	if (!copy)
 		return -LE_NOMEM;
 	memcpy(copy, name, len);
@@ -121,7 +122,7 @@ struct range {
 };
 
 struct group {
-	const char *before; /* what stands before the bracket */
+	const char *before; /* the text before the bracket */
 	size_t before_len;
 	uint32_t first_range, n_ranges;
 };
@@ -151,7 +152,7 @@ static int number(struct parser *p, const char **at, const char *end, uint32_t *
 	return 0;
 }
 
-/* at stands behind the bracket; ends behind the closing one. */
+/* Parses a bracket. at points after its opening, and ends after its closing. */
 static int parse_group(struct parser *p, struct expr *x, const char **at, const char *end)
 {
 	struct group *g = &x->groups[x->n_groups];
@@ -201,7 +202,7 @@ static bool append(struct name *n, const char *text, size_t len)
 	return true;
 }
 
-/* All names from the group on, at most GROUPS_MAX deep. */
+/* Adds all names that the groups from `group` on expand to. Recurses at most GROUPS_MAX deep. */
 static int expand(struct parser *p, const struct expr *x, uint32_t group, struct name *n)
 {
 	size_t before = n->len;
@@ -229,7 +230,7 @@ static int expand(struct parser *p, const struct expr *x, uint32_t group, struct
 	return 0;
 }
 
-/* One name with its brackets; ends at a comma or blank outside of them, or at the end. */
+/* Parses one name with its brackets. It ends at a comma or blank outside of them, or at the end. */
 static int parse_expr(struct parser *p, struct expr *x, const char **at, const char *end)
 {
 	struct name n = {.len = 0};
@@ -291,7 +292,8 @@ static bool is_count(const char *text, size_t len)
 	return len > 0 && len <= DIGITS_MAX;
 }
 
-/* "name:4": how long the name is. Anything else behind a colon stays, and is refused. */
+/* Returns the length of the name in "name:4". Any other text after a colon counts to the name,
+ * which is then refused. */
 static size_t without_slots(const char *word, size_t len)
 {
 	const char *colon = memchr(word, ':', len);
@@ -301,7 +303,7 @@ static size_t without_slots(const char *word, size_t len)
 		       : len;
 }
 
-/* What follows the name on its line. */
+/* Checks what follows the name on its line. */
 static int check_rest(struct parser *p, enum hostlist_format format, const char *at,
 		      const char *end)
 {
@@ -438,8 +440,8 @@ static int parse_file(const char *path, const enum hostlist_format *formats, int
 
 int hostlist_read(const char *what, struct hostlist *ret_list, char *err, size_t err_size)
 {
-	/* Open MPI's and hydra's lines are the same but for settings, and both are plain names
-	 * with more; the last one's complaint is told. */
+	/* Lines of Open MPI and hydra differ only in settings, and extend lines of plain names. The
+	 * error is that of the last format. */
 	static const enum hostlist_format any[] = {HOSTLIST_PBS, HOSTLIST_SGE, HOSTLIST_SLURM,
 						   HOSTLIST_HYDRA};
 

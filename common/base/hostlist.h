@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The nodes of a job, as schedulers and MPI launchers write them. Plain functions; a list belongs
- * to whoever asked for it.
+ * The nodes of a job, in the formats of schedulers and MPI launchers. Plain functions; a list
+ * belongs to the caller.
  *
- * Each node once, in the order of its first mention. Everything is bounded and nothing is guessed:
- * what is not understood is refused with the place where it is.
+ * Each node is in the list once, in the order of first mention. All sizes are bounded. Unknown
+ * input is refused with its place, never guessed.
  */
 #ifndef LEAT_BASE_HOSTLIST_H
 #define LEAT_BASE_HOSTLIST_H
@@ -18,7 +19,7 @@
 #define HOSTLIST_TEXT_MAX (8u << 20)
 
 enum hostlist_format {
-	/* "node[001-004,7],x[1-2]y[3-4]": SLURM_JOB_NODELIST, and what a user types */
+	/* "node[001-004,7],x[1-2]y[3-4]": SLURM_JOB_NODELIST, and arguments of users */
 	HOSTLIST_SLURM,
 	/* one name a line, as often as it has slots: PBS_NODEFILE */
 	HOSTLIST_PBS,
@@ -33,20 +34,21 @@ enum hostlist_format {
 struct hostlist {
 	char **names;
 	uint32_t n;
-	/* of the parser */
+	/* used by the parser */
 	uint32_t cap, n_slots;
 	uint32_t *slots;
 };
 
-/* -LE_INVAL with a sentence in err (may be NULL), -LE_NOMEM. A list of no node is refused. */
+/* Parses text. Returns 0; -LE_INVAL with a sentence in err (may be NULL), also for an empty list;
+ * -LE_NOMEM. */
 int hostlist_parse(enum hostlist_format format, const char *text, size_t len,
 		   struct hostlist *ret_list, char *err, size_t err_size) CHECK_RESULT;
-/* Any of them: what: "@FILE" or a path with a slash is a file of any of the formats (which one
- * shows in its lines), else a Slurm expression. */
+/* Parses `what`. "@FILE" or a path with a slash is a file of any of the formats, which is detected
+ * from its lines; anything else is a Slurm expression. Returns like hostlist_parse(). */
 int hostlist_read(const char *what, struct hostlist *ret_list, char *err,
 		  size_t err_size) CHECK_RESULT;
-/* The job that this process belongs to: SLURM_JOB_NODELIST, PBS_NODEFILE, PE_HOSTFILE, in this
- * order. -LE_NOENT: none of them is set. */
+/* Returns the nodes of the job that this process belongs to, from SLURM_JOB_NODELIST, PBS_NODEFILE
+ * or PE_HOSTFILE, in this order. -LE_NOENT: none of them is set; else like hostlist_parse(). */
 int hostlist_of_job(struct hostlist *ret_list, char *err, size_t err_size) CHECK_RESULT;
 void hostlist_fini(struct hostlist *l);
 

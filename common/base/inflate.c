@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "common/base/inflate.h"
 
 #include <string.h>
@@ -6,11 +7,9 @@
 #include <immintrin.h>
 #endif
 
-#define STEP_MAX (1u << 30) /* zlib counts in 32 bits */
-
 static uInt step(uint64_t left)
 {
-	return left > STEP_MAX ? STEP_MAX : (uInt)left;
+	return left > ZLIB_STEP_MAX ? ZLIB_STEP_MAX : (uInt)left;
 }
 
 int inflate_raw(const void *packed, uint64_t len, void *ret_raw, uint64_t raw_len)
@@ -28,7 +27,7 @@ int inflate_raw(const void *packed, uint64_t len, void *ret_raw, uint64_t raw_le
 		rc = inflate(&z, Z_NO_FLUSH);
 		len -= in - z.avail_in;
 		raw_len -= out - z.avail_out;
-		/* Z_BUF_ERROR ends it too: nothing moves any more. */
+		/* Z_BUF_ERROR ends it too: no further progress is possible. */
 	} while (rc == Z_OK);
 	inflateEnd(&z);
 	return rc == Z_STREAM_END && len == 0 && raw_len == 0 ? 0 : -LE_CORRUPT;
@@ -36,11 +35,11 @@ int inflate_raw(const void *packed, uint64_t len, void *ret_raw, uint64_t raw_le
 
 #ifdef __x86_64__
 /*
- * By carry-less multiplication, three times as fast as zlib's tables or more: V. Gopal et al.,
+ * By carry-less multiplication, at least three times as fast as zlib's tables: V. Gopal et al.,
  * "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" (Intel, 2009), with
- * the constants it gives for this polynomial, bits reflected. Four words of 128 bits are carried
- * over the next 64 bytes, at last made one; its 16 bytes have the same remainder as all that went
- * into them, and zlib takes it, and the tail, from there.
+ * its constants for this polynomial, bits reflected. Four words of 128 bits are carried over the
+ * next 64 bytes each, and folded into one at the end. Its 16 bytes have the same remainder as all
+ * bytes folded into them, and zlib sums them and the tail.
  */
 #define FOLD_MIN 128u
 
@@ -74,7 +73,7 @@ __attribute__((target("pclmul,sse4.1"))) static uint32_t crc32_folded(const uint
 	for (; len >= 16; p += 16, len -= 16)
 		a = fold(a, over_16, words_at(p));
 	memcpy(left, &a, sizeof(left));
-	/* zlib inverts what it is given: this is a sum of 0. */
+	/* zlib inverts the start value: this is a sum of 0. */
 	uLong sum = crc32_z(0xffffffff, left, sizeof(left));
 	return (uint32_t)crc32_z(sum, p, len);
 }

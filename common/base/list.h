@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Intrusive doubly linked list with a head, as in the Linux kernel. Whoever
- * owns the structs owns the list; nothing here allocates or locks.
+ * Intrusive doubly linked list with a head, as in the Linux kernel. The owner of the structs owns
+ * the list; nothing here allocates or locks.
  */
 #ifndef LEAT_BASE_LIST_H
 #define LEAT_BASE_LIST_H
@@ -42,7 +43,7 @@ static inline void list_push_front(struct list *head, struct list *n)
 	list_insert_(n, head, head->next);
 }
 
-/* Safe on a member that was removed or initialised and is in no list. */
+/* Removes n from its list. Safe on a member that was removed or initialised and is in no list. */
 static inline void list_remove(struct list *n)
 {
 	n->prev->next = n->next;
@@ -50,7 +51,7 @@ static inline void list_remove(struct list *n)
 	list_init(n);
 }
 
-/* The first member, taken out; NULL when empty. */
+/* Removes and returns the first member, or returns NULL if the list is empty. */
 static inline struct list *list_pop(struct list *head)
 {
 	struct list *n = head->next;
@@ -60,7 +61,7 @@ static inline struct list *list_pop(struct list *head)
 	return n;
 }
 
-/* Moves all of from (which becomes empty) behind the members of to. */
+/* Appends all members of from, which becomes empty, to `to`. */
 static inline void list_splice(struct list *to, struct list *from)
 {
 	if (list_empty(from))

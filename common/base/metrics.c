@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The text form of metrics (Prometheus exposition format 0.0.4). */
 #include "common/base/metrics.h"
 
@@ -7,7 +8,7 @@
 
 static void add_relaxed(_Atomic uint64_t *v, uint64_t n)
 {
-	/* One writer: a load and a store do, and cost no locked instruction. */
+	/* There is one writer, so a load and a store suffice, without a locked instruction. */
 	uint64_t *p = (uint64_t *)v;
 	__atomic_store_n(p, __atomic_load_n(p, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
 }
@@ -30,7 +31,7 @@ static void print_hist(FILE *out, const struct metric_desc *d, const struct metr
 	const char *comma = *labels != '\0' ? "," : "";
 	const char *open = *labels != '\0' ? "{" : "", *close = *labels != '\0' ? "}" : "";
 	uint64_t count = 0;
-	/* The count is the sum of what was read here, so that the page never contradicts itself. */
+	/* The count is the sum of the buckets as read here, so the page is consistent. */
 	for (int i = 0; i < METRIC_BUCKETS; i++) {
 		count += load_relaxed(&h->bucket[i]);
 		if (i < METRIC_BUCKETS - 1)

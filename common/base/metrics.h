@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counters, gauges and latency histograms, one table (X-macro) per program in
- * its metrics.h; the Prometheus page follows from it.
+ * Counters, gauges and latency histograms: one table (X-macro) per program in its metrics.h, from
+ * which the Prometheus page is generated.
  *
  *   #define OSSD_METRICS(M) \
  *       M(COUNTER, read_bytes, "leat_ossd_read_bytes_total", "bytes served") \
@@ -8,8 +9,8 @@
  *       M(HIST, write_us, "leat_ossd_write_seconds", "...")
  *   struct ossd_metrics { OSSD_METRICS(METRIC_MEMBER) };
  *
- * A value has one writer (the loop that owns it); readers use relaxed atomic loads, so the
- * /metrics thread never takes a lock.
+ * A value has one writer (the loop that owns it); readers use relaxed atomic loads, so the /metrics
+ * thread never takes a lock.
  */
 #ifndef LEAT_BASE_METRICS_H
 #define LEAT_BASE_METRICS_H
@@ -65,25 +66,17 @@ static inline uint64_t metric_get(const struct metric *m)
 
 void metric_hist_add(struct metric_hist *h, uint64_t us);
 
-/* Prometheus text into a malloc'd string, with labels ("target=\"3\"" or "") on each sample. */
+/* Prints metrics as Prometheus text into a malloc'd string. Each sample gets labels ("target=\"3\""
+ * or ""). */
 int metrics_print(const struct metric_desc *table, int n, const void *values, const char *labels,
 		  char **ret_text, size_t *ret_len) CHECK_RESULT;
 
-/* Several sets of the same table on one page, told apart by their labels. */
+/* Several sets of the same table on one page, distinguished by their labels. */
 struct metric_set {
 	const void *values;
 	const char *labels;
 };
 int metrics_print_sets(const struct metric_desc *table, int n, const struct metric_set *sets,
 		       uint32_t n_sets, char **ret_text, size_t *ret_len) CHECK_RESULT;
-
-/* The HTTP page: GET /metrics calls render (on the server's own thread, must be thread-safe),
- * which returns a malloc'd text. Uses libmicrohttpd. addr "host:port"; port 0 picks one. */
-struct metrics_server;
-int metrics_server_start(const char *addr,
-			 int (*render)(void *arg, char **ret_text, size_t *ret_len), void *arg,
-			 struct metrics_server **ret_server) CHECK_RESULT;
-int metrics_server_port(const struct metrics_server *s);
-void metrics_server_stop(struct metrics_server *s);
 
 #endif

@@ -1,11 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GET /metrics by libmicrohttpd, on a thread of its own.
+ * GET /metrics by libmicrohttpd, on a separate thread.
  *
- * A page may be put together from several metrics_print (one per target, other labels); the
- * format wants all samples of a name in one group under one HELP and TYPE, so the page is
+ * A page may consist of several outputs of metrics_print (one per target, with different labels).
+ * The format requires all samples of a name in one group under one HELP and TYPE, so the page is
  * regrouped here.
  */
-#include "common/base/metrics.h"
+#include "common/base/metrics_http.h"
 
 #include <errno.h>
 #include <microhttpd.h>
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 #include "common/base/assert.h"
+#include "common/base/log.h"
 
 #define METRICS_MAGIC   0x4d545253u
 #define CONNECTIONS_MAX 16
@@ -31,7 +33,7 @@ struct metrics_server {
 	int port;
 };
 
-/* From one "# HELP" to the next. */
+/* The text from one "# HELP" to the next. */
 struct block {
 	const char *start, *end;
 	bool done;
@@ -69,7 +71,8 @@ static size_t split(const char *text, struct block *blocks, size_t max)
 	return n;
 }
 
-/* Takes over text. Without memory the page stays as it is: most readers cope. */
+/* Groups the samples by name. Takes over text. Without memory returns it unchanged: most readers
+ * accept that. */
 static char *regroup(char *text, size_t *len)
 {
 	size_t max = 1;
@@ -148,7 +151,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 	return respond(c, MHD_HTTP_OK, text, len, MHD_RESPMEM_MUST_FREE);
 }
 
-/* "host:port", "[::1]:port", ":port" */
+/* Resolves "host:port", "[::1]:port", ":port". */
 static int resolve(const char *addr, struct addrinfo **ret_info)
 {
 	char host[256];
@@ -226,6 +229,19 @@ int metrics_server_start(const char *addr,
 int metrics_server_port(const struct metrics_server *s)
 {
 	return s->port;
+}
+
+struct metrics_server *metrics_server_try(const char *addr,
+					  int (*render)(void *arg, char **ret_text,
+							size_t *ret_len),
+					  void *arg)
+{
+	struct metrics_server *s = NULL;
+	int rc = addr[0] != '\0' ? metrics_server_start(addr, render, arg, &s) : 0;
+
+	if (rc < 0)
+		log_warn("no /metrics page at %s: %s", addr, status_text(rc));
+	return s;
 }
 
 void metrics_server_stop(struct metrics_server *s)

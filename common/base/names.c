@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "common/base/names.h"
 
 #include <sodium.h>
@@ -10,7 +11,7 @@
 
 static const char replacement[] = "\xef\xbf\xbd"; /* U+FFFD */
 
-/* The least code point that needs n bytes: what is below is written too long. */
+/* The least code point that needs n bytes. A lower one in n bytes is overlong. */
 static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
 
 size_t utf8_len(const char *text)
@@ -42,7 +43,25 @@ bool name_is_text(const char *name)
 	return true;
 }
 
-char *name_text(const char *name)
+void text_make_printable(char *text)
+{
+	while (*text) {
+		const uint8_t *c = (const uint8_t *)text;
+		size_t n = utf8_len(text);
+
+		if (n == 0 || *c < ' ' || *c == 0x7f) {
+			*text++ = '?';
+		} else {
+			/* C1 controls, which terminals execute, are two bytes long. */
+			if (n == 2 && *c == 0xc2 && c[1] < 0xa0)
+				memset(text, '?', n);
+			text += n;
+		}
+	}
+}
+
+/* Returns the name with U+FFFD for each byte that is no character; malloc'd, NULL: no memory. */
+static char *text_of(const char *name)
 {
 	char *buf = malloc(strlen(name) * (sizeof(replacement) - 1) + 1);
 	size_t len = 0;
@@ -62,7 +81,7 @@ char *name_text(const char *name)
 
 json_t *text_json(const char *text)
 {
-	char *shown = name_text(text);
+	char *shown = text_of(text);
 	json_t *s = shown ? json_string(shown) : NULL;
 
 	free(shown);
@@ -106,17 +125,18 @@ int name_json_set(json_t *o, const char *key, const char *name)
 
 	if (name_is_text(name))
 		return json_object_set_new(o, key, json_string(name)) ? -LE_NOMEM : 0;
-	text = name_text(name);
+	text = text_of(name);
 	rc = !text || json_object_set_new(o, key, json_string(text)) ||
 	     json_object_set_new(o, bytes_key(key, key2), bytes_json(name, strlen(name)));
 	free(text);
 	return rc ? -LE_NOMEM : 0;
 }
 
-/* Both say the same, and one alone could not have said it. */
+/* Returns whether bytes encode the name that `shown` shows, and are needed because it is no
+ * UTF-8. */
 static bool same_name(const char *bytes, const char *shown)
 {
-	char *text = name_is_text(bytes) ? NULL : name_text(bytes);
+	char *text = name_is_text(bytes) ? NULL : text_of(bytes);
 	bool same = text && strcmp(text, shown) == 0;
 
 	free(text);

@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of files are bytes: all but NUL and the slash. JSON wants text. This says how a name is
- * told there, so that no name stops anything and none is changed on the way.
+ * Names of files in JSON. Names are bytes: all but NUL and the slash. JSON requires text. Here a
+ * name is encoded so that every name can be sent, and none is changed.
  *
- * In JSON a name that is UTF-8 is a string. Of one that is not, KEY has U+FFFD for each byte that
+ * In JSON a name that is UTF-8 is a string. For one that is not, KEY has U+FFFD for each byte that
  * is no character, for people; KEY_b64 has the exact bytes in base64 (RFC 4648, padded).
  *
  * Any thread. Names here are NUL-terminated.
@@ -17,23 +18,26 @@
 
 #include "common/base/status.h"
 
-/* Bytes of the UTF-8 character at p; 0: there is none, or NUL. */
+/* Returns the number of bytes of the UTF-8 character at p, 0 for none, or NUL. */
 size_t utf8_len(const char *p);
 bool name_is_text(const char *name);
-/* With U+FFFD for each byte that is no character; malloc'd, NULL: no memory. */
-char *name_text(const char *name);
+/* For terminals and logs: replaces each byte that is no UTF-8 and each control character, in place,
+ * by a question mark. */
+void text_make_printable(char *text);
 
-/* What is said of names, for people alone: name_text as a string. NULL: no memory. */
+/* Returns a text with names, for people only, as a string with U+FFFD for each byte that is no
+ * character. NULL: no memory. */
 json_t *text_json(const char *text);
-/* o[key], and o[key + "_b64"] where the name is no text. key of at most 32 bytes. -LE_NOMEM. */
+/* Sets o[key], and o[key + "_b64"] if the name is not UTF-8. key has at most 32 bytes. Returns 0 or
+ * -LE_NOMEM. */
 int name_json_set(json_t *o, const char *key, const char *name) CHECK_RESULT;
-/* The other way, into buf. False: there is no such name, it does not fit, it has a NUL, or what is
- * there is not what name_json_set writes. */
+/* Reads a name that name_json_set wrote, into buf. Returns false if there is none, it does not fit,
+ * it has a NUL, or it is not in the form of name_json_set. */
 bool name_json_get(const json_t *o, const char *key, char *buf, size_t size);
 
-/* Any bytes as a string of base64, NULL: no memory. */
+/* Returns any bytes as a string of base64. NULL: no memory. */
 json_t *bytes_json(const void *data, size_t len);
-/* The other way: false if it is none or does not fit. */
+/* Decodes base64 into buf. Returns false if value is not base64 or does not fit. */
 bool bytes_json_get(const json_t *value, void *buf, size_t size, size_t *ret_len);
 
 #endif

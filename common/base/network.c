@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "common/base/network.h"
 
 #include <arpa/inet.h>
@@ -34,7 +35,7 @@ static int parse_address(const char *text, struct net_address *ret_a, bool *ret_
 	return 0;
 }
 
-/* The bits of a number's prefix. */
+/* Returns a mask with the first `bits` bits set. */
 static uint64_t mask64(unsigned bits)
 {
 	return bits == 0 ? 0 : bits >= 64 ? UINT64_MAX : ~(UINT64_MAX >> bits);

@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Texts and classes of the one status table. */
 #include "common/base/status.h"
 
 #include <errno.h>
 #include <stddef.h>
 
-/* Peers may say any. */
+/* Peers may send any number. */
 static unsigned number_of(int status)
 {
 	return status < 0 ? 0u - (unsigned)status : (unsigned)status;
@@ -64,7 +65,7 @@ enum status_retry status_retry(int status)
 
 int status_from_errno(int err)
 {
-	/* Numbers below 1000 are the errno of the same name; the others are ours alone. */
+	/* Numbers below 1000 are the errno of the same name; the others are Leat's. */
 	if (err <= 0 || err >= 1000)
 		return -LE_IO;
 	switch (err) {

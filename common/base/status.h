@@ -1,15 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every way in which something can fail, in one table. Functions return 0 (or a
- * count) on success and the negative of one of these on failure; the number
- * also travels on the wire, so a number is never reused or changed.
+ * Every way in which something can fail, in one table. Functions return 0 (or a count) on success
+ * and the negative of one of these on failure. The number is also sent on the wire, so a number is
+ * never reused or changed.
  *
- * Numbers below 1000 are the errno of Linux of the same name. The others have
- * an errno parent, which is what an application gets to see.
+ * Numbers below 1000 are the errno of Linux of the same name. The others have an errno parent,
+ * which an application gets.
  *
  * Retry class: NEVER   the answer is final
- *              SAME    ask the same server again, after a back-off
- *              CONN    the connection is gone: reconnect, ask again
- *              MAP     our cluster map is old: refresh it, ask again
+ *              SAME    send it to the same server again, after a back-off
+ *              CONN    the connection is lost: reconnect, send it again
+ *              MAP     the cluster map is old: refresh it, send it again
  */
 #ifndef LEAT_BASE_STATUS_H
 #define LEAT_BASE_STATUS_H
@@ -73,7 +74,7 @@ enum status_retry { RETRY_NEVER, RETRY_SAME, RETRY_CONN, RETRY_MAP };
 	X(VERSION, 1005, EPROTO, NEVER, "no common protocol version") \
 	X(AUTH, 1006, EACCES, NEVER, "authentication failed: wrong cluster key") \
 	X(WRONG_CLUSTER, 1007, EPERM, NEVER, "belongs to another cluster") \
-	X(UNKNOWN_OP, 1008, EPROTO, NEVER, "the server does not know this request") \
+	X(UNKNOWN_OP, 1008, EPROTO, NEVER, "the server does not have this operation") \
 	X(OVERLOAD, 1009, EBUSY, SAME, "server overloaded") \
 	X(NOT_READY, 1010, EAGAIN, SAME, "server is starting or recovering") \
 	X(SHUTDOWN, 1011, EAGAIN, CONN, "server is shutting down") \
@@ -84,26 +85,34 @@ enum status_retry { RETRY_NEVER, RETRY_SAME, RETRY_CONN, RETRY_MAP };
 	X(NO_TARGET, 1016, EAGAIN, MAP, "target is not served here") \
 	X(TARGET_DOWN, 1017, EIO, MAP, "target is not available") \
 	X(BAD_CAP, 1018, EACCES, NEVER, "capability refused") \
-	X(PENDING, 1019, EAGAIN, MAP, "a newer version is on its way: the head of the chain knows") \
+	X(PENDING, 1019, EAGAIN, MAP, "a newer version is pending: only the head of the chain can read it") \
 	X(NOT_HEAD, 1020, EAGAIN, MAP, "not the head of this chain") \
-	X(NO_LEASE, 1021, EAGAIN, MAP, "out of touch with the metadata server") \
-	X(ABORTED, 1022, EAGAIN, SAME, "an earlier write of the same chunk failed: ask again") \
-	X(REMOVED, 1023, EPERM, NEVER, "removed from the cluster (`leat target add` takes it back)") \
-	X(LOCKED, 1024, EAGAIN, NEVER, "locked by somebody else") \
-	X(FOREIGN, 1025, EPERM, NEVER, "somebody else may have put it there: not believed") \
+	X(NO_LEASE, 1021, EAGAIN, MAP, "no lease: the metadata server has not answered for too long") \
+	X(ABORTED, 1022, EAGAIN, SAME, "an earlier write of the same chunk failed: try again") \
+	X(REMOVED, 1023, EPERM, NEVER, "removed from the cluster (`leat target add` or `recover` takes it back)") \
+	X(LOCKED, 1024, EAGAIN, NEVER, "locked by another owner") \
+	X(FOREIGN, 1025, EPERM, NEVER, "another user may have put it there: not believed") \
 	X(NO_HOST, 1026, EHOSTUNREACH, CONN, \
 	  "no such host is known (check its name, and DNS or /etc/hosts)") \
 	X(NO_NAMES, 1027, ETIMEDOUT, CONN, \
 	  "no name server has told where that host is (check /etc/resolv.conf and DNS)") \
-	X(LATE, 1028, EIO, NEVER, "lost with its server, and others have used those bytes since") \
+	X(LATE, 1028, EIO, NEVER, "lost with its server, and another client has used those bytes since") \
+	X(CAP_EXPIRED, 1029, EIO, NEVER, \
+	  "capability expired: the servers' clocks disagree (`leat status` compares them)") \
+	X(LEAVING, 1030, EAGAIN, SAME, \
+	  "this target is being given up as lost (`leat target remove --lost`)") \
+	X(GIVEN_UP, 1031, EIO, NEVER, \
+	  "data of this file was on targets that were given up as lost: remove the file") \
+	X(FEW_HOSTS, 1032, ENOSPC, NEVER, \
+	  "fewer hosts than a new file has copies: start more object servers (`leat status`)") \
 	X(CORRUPT, 1100, EIO, NEVER, "stored data does not match its checksum") \
 	X(CORRUPT_WIRE, 1101, EIO, SAME, "data damaged in flight") \
 	X(CORRUPT_STORE, 1102, EIO, NEVER, "store is damaged") \
 	X(STORE_FORMAT, 1103, EINVAL, NEVER, "not a store of this kind or version") \
 	X(STORE_IN_USE, 1104, EBUSY, NEVER, "store is in use by another process") \
 	X(STORE_OLD, 1105, EIO, NEVER, "store went back in time") \
-	X(MISS, 1200, EIO, NEVER, "not in memory: it has to be read first") \
-	X(LEASED, 1202, EIO, NEVER, "others have leases on it, which have to be recalled first") \
+	X(MISS, 1200, EIO, NEVER, "not in memory: it must be read first") \
+	X(LEASED, 1202, EIO, NEVER, "other clients have leases on it, which must be recalled first") \
 	X(CONFIG, 1201, EINVAL, NEVER, "the configuration cannot be used")
 
 enum status {
@@ -112,19 +121,19 @@ enum status {
 #undef X
 };
 
-/* "NOENT"; "?" for an unknown number. Takes the negative or the positive form. */
+/* Returns "NOENT"; "?" for an unknown number. Accepts the negative or the positive form. */
 const char *status_name(int status);
-/* One sentence for people. */
+/* Returns one sentence for people. */
 const char *status_text(int status);
-/* The positive errno an application sees (EIO for unknown numbers). */
+/* Returns the positive errno for an application (EIO for unknown numbers). */
 int status_errno(int status);
 enum status_retry status_retry(int status);
-/* The negative status for a positive errno (-LE_IO when there is none of that name). */
+/* Returns the negative status for a positive errno, -LE_IO if none has that name. */
 int status_from_errno(int err);
 
 #define CHECK_RESULT __attribute__((warn_unused_result))
 
-/* The one macro that hides a return. */
+/* Returns from the calling function if expr fails: the only macro that hides a return. */
 #define TRY(expr) \
 	do { \
 		int try_status_ = (expr); \

@@ -1,12 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Way of a commit: the fiber puts a request (on its stack) into the queue, wakes the thread if that
- * sleeps, and waits. The thread takes the whole queue (up to GROUP_BYTES_MAX), joins the
- * batches, writes once, and posts one mail that completes all requests of the group on the loop.
- * While it writes, the next group gathers by itself: no timer, no configured delay.
+ * Path of a commit: the fiber puts a request (on its stack) into the queue, wakes the thread if the
+ * thread sleeps, and waits. The thread takes the whole queue (up to GROUP_BYTES_MAX), joins the
+ * batches, writes them together, and posts one mail that completes all requests of the group on the
+ * loop. While it writes, the next group collects: no timer, no configured delay.
  *
- * Waking a thread costs more than a quarter of a sync, so the thread looks for work for SPIN_US
- * before it sleeps, but only if the last commit came within that time after the thread had
- * nothing to do: when commits are rare nothing spins.
+ * Waking a thread costs more than a quarter of a sync, so the thread polls the queue for SPIN_US
+ * before it sleeps, but only if the last commit came within that time after the thread became idle:
+ * when commits are rare nothing spins.
  */
 #include "common/kv/kv_committer.h"
 
@@ -23,9 +24,9 @@
 #define SPIN_US         50
 #define GROUP_BYTES_MAX (4u << 20)
 
-/* On the stack of the committing fiber. The thread owns it from its queueing to the mail. */
+/* On the stack of the committing fiber. Owned by the thread from the queueing to the mail. */
 struct request {
-	struct mail mail; /* the first one's completes the group */
+	struct mail mail; /* that of the first request completes the group */
 	struct request *next;
 	struct kv_batch *batch;
 	bool sync;
@@ -41,10 +42,11 @@ struct kv_committer {
 	struct request *first, **last; /* guarded by lock */
 	bool asleep, stop;             /* guarded by lock */
 	uint64_t arrived_us;           /* of the first in the queue; guarded by lock */
-	_Atomic uint32_t n_queued;     /* what the spinning thread looks at */
-	struct kv_batch *group;        /* the rest: the thread's own */
+	_Atomic uint32_t n_queued;     /* polled by the spinning thread */
+	struct kv_batch *group;        /* from here on: owned by the thread */
 	int failed;
 	bool spin_pays;
+	uint64_t rest_at_us; /* when to call `rest`; 0: not before the next write */
 };
 
 static uint64_t now_us(void)
@@ -64,7 +66,7 @@ static void on_group_done(struct mail *m)
 	}
 }
 
-/* Takes what is queued, in order, within the limit of bytes. Called with the lock. */
+/* Takes the queued requests, in order, up to GROUP_BYTES_MAX. Called with the lock. */
 static struct request *take_group(struct kv_committer *c)
 {
 	struct request *first = c->first, *r = first;
@@ -83,6 +85,24 @@ static struct request *take_group(struct kv_committer *c)
 	return first;
 }
 
+static void rest(struct kv_committer *c)
+{
+	c->rest_at_us = c->opts.rest(c->opts.arg) ? now_us() + c->opts.rest_us : 0;
+}
+
+/* Called with the lock, which is released meanwhile. May return before a commit is queued. */
+static void sleep_until_called(struct kv_committer *c)
+{
+	struct timespec until = {(time_t)(c->rest_at_us / 1000000),
+				 (long)(c->rest_at_us % 1000000) * 1000};
+	c->asleep = true;
+	if (c->rest_at_us == 0)
+		pthread_cond_wait(&c->cond, &c->lock);
+	else
+		pthread_cond_timedwait(&c->cond, &c->lock, &until);
+	c->asleep = false;
+}
+
 static struct request *wait_for_group(struct kv_committer *c)
 {
 	uint64_t idle_us = now_us();
@@ -95,9 +115,13 @@ static struct request *wait_for_group(struct kv_committer *c)
 	struct request *group = NULL;
 	pthread_mutex_lock(&c->lock);
 	while (c->first == NULL && !c->stop) {
-		c->asleep = true;
-		pthread_cond_wait(&c->cond, &c->lock);
-		c->asleep = false;
+		sleep_until_called(c);
+		if (c->first == NULL && !c->stop && c->rest_at_us != 0 &&
+		    now_us() >= c->rest_at_us) {
+			pthread_mutex_unlock(&c->lock);
+			rest(c);
+			pthread_mutex_lock(&c->lock);
+		}
 	}
 	if (c->first != NULL) {
 		c->spin_pays = c->arrived_us < idle_us + SPIN_US;
@@ -131,9 +155,13 @@ static void *committer_thread(void *arg)
 			int rc = write_group(c, group);
 			c->failed = rc < 0 ? rc : 0;
 		}
+		if (c->opts.rest != NULL && c->failed == 0 && c->rest_at_us == 0)
+			c->rest_at_us = now_us() + c->opts.rest_us;
 		for (struct request *r = group; r != NULL; r = r->next)
 			r->status = c->failed;
 		loop_post(c->opts.loop, &group->mail);
+		if (c->rest_at_us != 0 && now_us() >= c->rest_at_us)
+			rest(c);
 	}
 }
 
@@ -159,7 +187,7 @@ int kv_committer_commit(struct kv_committer *c, struct kv_batch *b, bool sync)
 static int start_thread(struct kv_committer *c)
 {
 	sigset_t all, old;
-	/* Signals are for the program's own thread. */
+	/* Signals are handled by the program's main thread. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	int err = pthread_create(&c->thread, NULL, committer_thread, c);
@@ -173,13 +201,17 @@ static int start_thread(struct kv_committer *c)
 int kv_committer_start(const struct kv_committer_options *opts, struct kv_committer **ret_committer)
 {
 	struct kv_committer *c = calloc(1, sizeof(*c));
+	pthread_condattr_t clock;
 	if (c == NULL)
 		return -LE_NOMEM;
 	c->opts = *opts;
 	c->last = &c->first;
 	c->group = kv_batch_create();
 	pthread_mutex_init(&c->lock, NULL);
-	pthread_cond_init(&c->cond, NULL);
+	pthread_condattr_init(&clock);
+	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	pthread_cond_init(&c->cond, &clock);
+	pthread_condattr_destroy(&clock);
 	int rc = c->group != NULL ? start_thread(c) : -LE_NOMEM;
 	if (rc < 0) {
 		kv_batch_destroy(c->group);

@@ -1,42 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The RocksDB engine, over its C API. Owned by the loop that opened it.
  *
- * Get: inline with the block-cache read tier (memtables, cached blocks, no I/O); what misses is
- * read again on a worker. Scan: the same for short ranges; longer ones in chunks on a worker.
- * Commit: see kv_committer.c. Open, close, checkpoint: on a worker.
+ * Get: inline with the block-cache read tier (memtables, cached blocks, no I/O); a miss is read
+ * again on a worker. Scan: likewise for short ranges; longer ones in chunks on a worker. Commit:
+ * see kv_committer.c. Open, close, checkpoint: on a worker.
  *
- * Recovery: the log is opened in the mode that takes a log which ends within a record but
- * refuses damaged records. A power cut can also leave the unsynced tail full-length but with
- * holes, which looks like damage: then kv_wal.c tells whether anything whole comes behind it. If
- * not, only unsynced bytes are broken, and point-in-time recovery drops them. If so, acknowledged
- * data is broken and the store is not opened: -LE_CORRUPT_STORE.
+ * Recovery: the log is opened in the mode that accepts a log that ends within a record but refuses
+ * damaged records. A power cut can also leave the unsynced tail at full length but with holes,
+ * which looks like damage: then kv_wal.c checks whether any whole write comes after it. If not,
+ * only unsynced bytes are broken, and point-in-time recovery drops them. If so, acknowledged data
+ * is broken and the store is not opened: -LE_CORRUPT_STORE.
  */
+#include "common/kv/kv_rocksdb.h"
+
 #include <errno.h>
+#include <malloc.h>
 #include <rocksdb/c.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "common/base/assert.h"
 #include "common/base/log.h"
+#include "common/kv/kv_ballast.h"
 #include "common/kv/kv_committer.h"
-#include "common/kv/kv_engine.h"
+#include "common/kv/kv_wal.h"
 #include "common/kv/kv_wal_ahead.h"
 
 #define KV_ROCKSDB_MAGIC     0x4b565244u
 #define CACHE_SIZE_DEFAULT   (64ULL << 20)
 #define WRITE_BUFFER_DEFAULT (32ULL << 20)
-#define WRITE_BUFFERS        3
-/* A write buffer is filled in so many pieces, which are written out together: an insertion walks
- * a list of one piece, which stays in the processor's cache (create of the MDS, 64 MiB: 35 us of
- * the committer in one piece, 29 in eight). */
-#define WRITE_PIECES 8
-#define OPEN_FILES_MAX       512
-#define CHUNK_ITEMS          256
-#define CHUNK_BYTES          (128u << 10)
-#define CHUNK_BYTES_MIN      (4u << 10)
-/* An inline scan gives up after that many tombstones: a worker shall wade through them. */
+/* The number of pieces of a write buffer, which are flushed together. An insertion walks a list of
+ * one piece, which stays in the processor's cache (create of the MDS, 64 MiB: 35 us of the
+ * committer in one piece, 29 in eight). */
+#define WRITE_PIECES    8
+#define OPEN_FILES_MAX  512
+#define CHUNK_ITEMS     256
+#define CHUNK_BYTES     (128u << 10)
+#define CHUNK_BYTES_MIN (4u << 10)
+/* Limits of rest(). REST_BYTES: fewer bytes written since the last call are little. REST_TABLES:
+ * write buffers that hold less are not flushed. A flush needs free space of REST_DISK and REST_ROOM
+ * times what the buffers hold. */
+#define REST_US_DEFAULT 30000000ULL
+#define REST_BYTES      (256u << 10)
+#define REST_TABLES     (2u << 20)
+#define REST_ROOM       4u
+#define REST_DISK       (256ULL << 20)
+#define BALLAST_MORE    (16ULL << 20)
+/* An inline scan gives up after that many tombstones: a worker skips them. */
 #define INLINE_SKIP_MAX 512
 
 enum {
@@ -56,7 +70,10 @@ struct kv_rocksdb {
 	rocksdb_readoptions_t *read_inline, *read_worker;
 	rocksdb_writeoptions_t *write_sync, *write_nosync;
 	struct kv_committer *committer;
-	struct kv_wal_ahead ahead; /* the committer's */
+	struct kv_wal_ahead ahead; /* this and the next three: the committer's */
+	uint64_t written_since_rest;
+	uint64_t written_since_trim;
+	bool flushed_at_rest;
 	struct kv_stats stats;  /* the loop's */
 	_Atomic uint64_t syncs; /* the committer's */
 };
@@ -71,7 +88,13 @@ static struct kv_rocksdb *self(struct kv *kv)
 			KV_ROCKSDB_MAGIC);
 }
 
-/* Frees err. RocksDB tells the kind of an error only by words. */
+/* RocksDB reports the kind of an error only in its text. */
+static bool says_full(const char *err)
+{
+	return err != NULL && strstr(err, "No space left") != NULL;
+}
+
+/* Frees err. */
 static int status_of(char *err)
 {
 	int status = -LE_IO;
@@ -79,7 +102,7 @@ static int status_of(char *err)
 		return 0;
 	if (strncmp(err, "Corruption", 10) == 0)
 		status = -LE_CORRUPT_STORE;
-	else if (strstr(err, "No space left") != NULL)
+	else if (says_full(err))
 		status = -LE_NOSPC;
 	else if (strstr(err, "lock hold by") != NULL || strstr(err, "While lock file") != NULL)
 		status = -LE_STORE_IN_USE;
@@ -93,8 +116,8 @@ static int status_of(char *err)
 	return status;
 }
 
-/* RocksDB counts each comparison of two keys, in thread-local memory, unless the thread says that
- * nobody looks at that. */
+/* By default RocksDB counts each comparison of two keys in thread-local memory. Disables that for
+ * this thread, because Leat does not read the counts. */
 static void count_nothing(void)
 {
 	rocksdb_set_perf_level(rocksdb_disable);
@@ -102,8 +125,8 @@ static void count_nothing(void)
 
 /* ---- open and close ---- */
 
-/* Stores larger than memory are the rule: index and filters live in the cache too, in
- * partitions, so that a lookup brings in 4 KiB of them and not a megabyte. */
+/* Stores are usually larger than memory: index and filters are in the cache too, in partitions, so
+ * a lookup reads 4 KiB of them and not a megabyte. */
 static void set_table_options(struct kv_rocksdb *k)
 {
 	rocksdb_block_based_table_options_t *t = rocksdb_block_based_options_create();
@@ -144,18 +167,20 @@ static void set_options(struct kv_rocksdb *k)
 	rocksdb_options_set_max_open_files(o, OPEN_FILES_MAX);
 	rocksdb_options_set_write_buffer_size(o, buffer / WRITE_PIECES);
 	rocksdb_options_set_min_write_buffer_number_to_merge(o, WRITE_PIECES);
-	rocksdb_options_set_max_write_buffer_number(o, WRITE_BUFFERS * WRITE_PIECES);
-	rocksdb_options_set_max_total_wal_size(o, WRITE_BUFFERS * buffer);
+	rocksdb_options_set_max_write_buffer_number(o, KV_WRITE_BUFFERS * WRITE_PIECES);
+	rocksdb_options_set_max_total_wal_size(o, KV_WRITE_BUFFERS * buffer);
 	rocksdb_options_set_memtable_prefix_bloom_size_ratio(o, 0.02);
 	rocksdb_options_set_memtable_whole_key_filtering(o, 1);
-	/* One thread writes: what makes parallel writers fast only costs it. */
+	/* Only one thread writes: support for parallel writers would make it slower. */
 	rocksdb_options_set_allow_concurrent_memtable_write(o, 0);
 	rocksdb_options_set_level_compaction_dynamic_level_bytes(o, 1);
 	rocksdb_options_set_target_file_size_base(o, 32ULL << 20);
 	rocksdb_options_set_compression_per_level(o, compression, ARRAY_SIZE(compression));
 	rocksdb_options_set_bytes_per_sync(o, 1 << 20);
 	rocksdb_options_set_wal_recovery_mode(o, rocksdb_tolerate_corrupted_tail_records_recovery);
-	rocksdb_options_set_info_log_level(o, 2); /* warnings */
+	/* Level 4, fatal: a line for its log that does not fit on the disk ends the process
+	 * (7.8). */
+	rocksdb_options_set_info_log_level(o, 4);
 	rocksdb_options_set_max_log_file_size(o, 1 << 20);
 	rocksdb_options_set_keep_log_file_num(o, 2);
 	rocksdb_options_set_stats_dump_period_sec(o, 0);
@@ -171,6 +196,8 @@ static int write_rocksdb(void *arg, struct kv_batch *group, bool sync)
 	rocksdb_writebatch_t *wb = rocksdb_writebatch_create_from((const char *)rep, len);
 	char *err = NULL;
 	count_nothing();
+	k->written_since_rest += len;
+	k->written_since_trim += len;
 	sync = sync && !k->opts.no_sync;
 	if (sync)
 		kv_wal_ahead_write(&k->ahead, len);
@@ -183,6 +210,64 @@ static int write_rocksdb(void *arg, struct kv_batch *group, bool sync)
 	if (sync)
 		atomic_fetch_add_explicit(&k->syncs, 1, memory_order_relaxed);
 	return 0;
+}
+
+/* An open may flush what the log has of one write buffer. */
+static uint64_t ballast_bytes(const struct kv_rocksdb *k)
+{
+	return k->opts.write_buffer_size + BALLAST_MORE;
+}
+
+/* Not on a disk that is almost full: a failed flush there stops the store. */
+static bool flush_is_due(const struct kv_rocksdb *k)
+{
+	uint64_t tables = 0;
+	struct statvfs disk;
+
+	return rocksdb_property_int(k->db, "rocksdb.cur-size-all-mem-tables", &tables) == 0 &&
+	       tables >= REST_TABLES && statvfs(k->path, &disk) == 0 &&
+	       disk.f_bavail * disk.f_frsize >= REST_DISK + REST_ROOM * tables;
+}
+
+static void flush(struct kv_rocksdb *k)
+{
+	rocksdb_flushoptions_t *o = rocksdb_flushoptions_create();
+	char *err = NULL;
+
+	rocksdb_flushoptions_set_wait(o, 0);
+	rocksdb_flush(k->db, o, &err);
+	rocksdb_flushoptions_destroy(o);
+	if (err != NULL)
+		log_warn("kv %s: flush at rest: %s", k->path, err);
+	rocksdb_free(err);
+}
+
+/* Called by the committer when few writes come. RocksDB flushes write buffers when they are full,
+ * so data removed long ago would stay in memory. Flushes them; when nothing is left to flush,
+ * returns the memory that flushes and compactions have freed to the system. */
+static bool rest(void *arg)
+{
+	struct kv_rocksdb *k = arg;
+	uint64_t written = k->written_since_rest;
+
+	k->written_since_rest = 0;
+	kv_ballast_keep(k->path, ballast_bytes(k));
+	if (written > REST_BYTES) {
+		k->flushed_at_rest = false;
+		return true;
+	}
+	if (!k->flushed_at_rest && flush_is_due(k)) {
+		flush(k);
+		k->flushed_at_rest = true;
+		return true;
+	}
+	/* A search for free memory takes long in a large heap: only where some is likely. */
+	if (k->flushed_at_rest || k->written_since_trim >= REST_TABLES) {
+		k->written_since_trim = 0;
+		malloc_trim(0);
+	}
+	k->flushed_at_rest = false;
+	return false;
 }
 
 static void free_all(struct kv_rocksdb *k)
@@ -217,13 +302,20 @@ static int open_db(struct kv_rocksdb *k)
 {
 	char *err = NULL;
 	struct stat st;
-	/* RocksDB would leave an empty folder behind before it says no. */
+	/* RocksDB would leave an empty folder behind when it fails. */
 	if (!k->opts.create && stat(k->path, &st) < 0)
 		return status_from_errno(errno);
+	kv_ballast_drop_if_full(k->path);
 	k->db = rocksdb_open(k->options, k->path, &err);
+	/* RocksDB writes out the log's data before it removes anything. */
+	if (says_full(err) && kv_ballast_drop(k->path)) {
+		rocksdb_free(err);
+		err = NULL;
+		k->db = rocksdb_open(k->options, k->path, &err);
+	}
 	if (err == NULL)
 		return 0;
-	/* Without syncs the tail may reach over several logs. */
+	/* Without syncs the unsynced tail may extend over several logs. */
 	if (strncmp(err, "Corruption", 10) == 0 &&
 	    (k->opts.no_sync || kv_wal_damage_is_tail(k->path))) {
 		log_warn("kv %s: dropping the log's unsynced tail: %s", k->path, err);
@@ -253,6 +345,8 @@ static void open_on_worker(void *arg)
 	rocksdb_writeoptions_set_sync(k->write_sync, 1);
 	k->write_nosync = rocksdb_writeoptions_create();
 	job->status = open_db(k);
+	if (job->status == 0)
+		kv_ballast_keep(k->path, ballast_bytes(k));
 }
 
 static void close_on_worker(void *arg)
@@ -263,12 +357,13 @@ static void close_on_worker(void *arg)
 static void rocks_close(struct kv *kv)
 {
 	struct kv_rocksdb *k = self(kv);
-	/* Without a worker it blocks the loop, once, at the end of the program. */
+	/* If no worker is available, close here: it blocks the loop once, at the end of the
+	 * program. */
 	if (env_offload(kv->env, close_on_worker, k) < 0)
 		free_all(k);
 }
 
-/* RocksDB syncs what lies in its folder; the name of the folder is ours. */
+/* RocksDB syncs the content of its folder, but not the folder's name. */
 static int sync_name(struct env *env, const char *path)
 {
 	char *parent = strdup(path);
@@ -302,8 +397,8 @@ static void get_run(void *arg)
 	job->status = err != NULL ? status_of(err) : job->slice == NULL ? -LE_NOENT : 0;
 }
 
-/* From memory. Until RocksDB 9.1 a key of a table that would have to be opened first is said to be
- * there with no value (its pull request 12443): a value of no bytes is not believed. */
+/* Reads from memory only. Until RocksDB 9.1 a key of a table that is not open is reported as
+ * present with an empty value (its pull request 12443): an empty value is a miss. */
 static void get_inline(struct get_job *job)
 {
 	size_t len;
@@ -379,14 +474,15 @@ struct item {
 	uint32_t off, key_len, len;
 };
 
-/* A scan in progress: on the heap of its fiber; run by the loop or a worker, never both. */
+/* A scan in progress, on the heap of its fiber. It runs on the loop or on a worker, never on
+ * both. */
 struct scan {
 	struct kv_rocksdb *k;
 	rocksdb_readoptions_t *opts;
 	rocksdb_iterator_t *it;
 	const struct kv_range *range;
 	uint32_t left; /* items that may still be delivered */
-	bool more;     /* the iterator stands on an item behind the chunk */
+	bool more;     /* the iterator is on an item after the chunk */
 	int status;
 	uint32_t n;
 	size_t used, size;
@@ -466,7 +562,7 @@ static void scan_begin(struct scan *s, struct kv_snapshot *snap, bool from_memor
 	rocksdb_readoptions_set_background_purge_on_iterator_cleanup(s->opts, 1);
 }
 
-/* Hands the chunk out. 1: each() wants no more. */
+/* Delivers the chunk. Returns 1 if each() has ended the scan. */
 static int scan_deliver(struct scan *s,
 			int (*each)(void *arg, const void *key, size_t key_len, const void *value,
 				    size_t len),
@@ -495,7 +591,7 @@ static int rocks_scan(struct kv *kv, struct kv_snapshot *snap, const struct kv_r
 		return -LE_NOMEM;
 	*s = (struct scan){.k = k, .range = range, .left = range->max_items};
 	k->stats.scans++;
-	/* In memory the whole of a short scan costs less than the way to a worker. */
+	/* In memory a short scan costs less than the transfer to a worker. */
 	scan_begin(s, snap, true);
 	scan_run(s);
 	if (s->status < 0 || (s->more && s->n < s->left)) {
@@ -556,11 +652,19 @@ static void rocks_stats(struct kv *kv, struct kv_stats *ret_stats)
 {
 	struct kv_rocksdb *k = self(kv);
 	uint64_t tables = 0;
+	struct statvfs disk;
 	*ret_stats = k->stats;
 	ret_stats->syncs = atomic_load_explicit(&k->syncs, memory_order_relaxed);
 	if (rocksdb_property_int(k->db, "rocksdb.cur-size-all-mem-tables", &tables) != 0)
 		tables = 0;
-	ret_stats->mem_bytes = rocksdb_cache_get_usage(k->cache) + tables;
+	ret_stats->cache_bytes = rocksdb_cache_get_usage(k->cache);
+	ret_stats->buffer_bytes = tables;
+	ret_stats->disk_free = ret_stats->disk_size = UINT64_MAX;
+	if (statvfs(k->path, &disk) == 0) {
+		ret_stats->disk_free = (uint64_t)disk.f_bavail * disk.f_frsize;
+		ret_stats->disk_size = (uint64_t)disk.f_blocks * disk.f_frsize;
+	}
+	ret_stats->mem_bytes = ret_stats->cache_bytes + tables;
 }
 
 static const struct kv_ops rocks_ops = {
@@ -589,6 +693,8 @@ int kv_rocksdb_open(struct env *env, const char *path, const struct kv_options *
 		k->opts.cache_size = CACHE_SIZE_DEFAULT;
 	if (k->opts.write_buffer_size == 0)
 		k->opts.write_buffer_size = WRITE_BUFFER_DEFAULT;
+	if (k->opts.rest_us == 0)
+		k->opts.rest_us = REST_US_DEFAULT;
 	k->path = strdup(path);
 	kv_wal_ahead_init(&k->ahead, k->path);
 	struct open_job job = {.k = k, .status = -LE_NOMEM};
@@ -598,7 +704,8 @@ int kv_rocksdb_open(struct env *env, const char *path, const struct kv_options *
 		rc = sync_name(env, k->path);
 	if (rc == 0) {
 		struct kv_committer_options copts = {
-			.loop = k->loop, .write = write_rocksdb, .arg = k};
+			.loop = k->loop, .write = write_rocksdb, .rest = rest,
+			.rest_us = k->opts.rest_us, .arg = k};
 		rc = kv_committer_start(&copts, &k->committer);
 	}
 	if (rc < 0) {

@@ -1,29 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The simulated engine: an ordered store in memory per (process, path) that survives crashes as
- * RocksDB would: what was synced always, of the rest a prefix of the write groups.
+ * RocksDB would: all that was synced, and a prefix of the later write groups.
  *
  * A skip list of keys, each with its versions (newest first). A group of commits gets one sequence
- * number; readers see versions up to theirs. So snapshots, and forgetting everything after some
- * number in a crash, come for free. Versions nobody can ask for any more are dropped when
- * their key is written again.
+ * number; a reader reads versions up to its number. So a snapshot is a number, and a crash drops
+ * everything after some number. Versions that no reader can reach are dropped when their key is
+ * written again.
  *
- * Commits gather while a write runs, in call order, as in kv_committer.c; the write takes a random
- * time. A write that was running when the process crashed, or that failed, is found done or
- * not done when the store is opened again: as a whole.
+ * Commits collect while a write runs, in call order, as in kv_committer.c; the write takes a random
+ * time. A write that was running when the process crashed, or that failed, is found done or not
+ * done when the store is opened again: as a whole.
  */
+#include "common/kv/kv_sim.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/assert.h"
 #include "common/base/checksum.h"
-#include "common/kv/kv_engine.h"
-#include "common/rt/sim.h"
+#include "common/rt/sim/sim.h"
 
 #define KV_SIM_MAGIC 0x4b565353u
 #define LEVELS       12
 #define CHUNK_ITEMS  64
 #define SWEEP_EVERY  1024   /* groups */
-#define GET_MISS_PPM 250000 /* gets that have to wait although they might not */
+#define GET_MISS_PPM 250000 /* gets that wait although the value is in memory */
 
 struct version {
 	struct version *older;
@@ -49,16 +51,16 @@ struct request {
 	struct latch done;
 };
 
-/* Owned by the simulation; outlives the handles. */
+/* Owned by the simulation; outlives the process that has it open. */
 struct store {
-	struct sim_durable durable; /* first: found as this */
+	struct sim_durable durable; /* first: the simulation returns a pointer to this member */
 	struct sim *sim;
 	struct node *head[LEVELS];
 	uint64_t seq, synced_seq;
-	struct list pins;       /* struct kv_snapshot: sequence numbers that are being read */
-	struct kv_batch *group; /* being written; kept when that failed */
+	struct list pins;       /* struct kv_snapshot: sequence numbers with readers */
+	struct kv_batch *group; /* being written; stays after a failure */
 	bool group_sync, group_pending;
-	struct kv_sim *handle; /* who has it open */
+	struct kv_sim *handle; /* of the process that has it open */
 };
 
 struct kv_snapshot {
@@ -70,7 +72,7 @@ struct kv_sim {
 	struct kv kv;
 	uint32_t magic;
 	struct store *store;
-	bool no_sync, busy; /* busy: somebody leads */
+	bool no_sync, busy; /* busy: a fiber leads */
 	int failed;
 	struct request *first, **last; /* queued */
 	struct kv_stats stats;
@@ -90,7 +92,7 @@ static int compare(const struct node *n, const void *key, size_t len)
 	return c != 0 ? c : n->key_len < len ? -1 : n->key_len > len;
 }
 
-/* The first node at or behind key; ret_prev: where the links to it are. */
+/* Returns the first node at or after key; ret_prev: the links to it. */
 static struct node *seek(struct store *s, const void *key, size_t len,
 			 struct node **ret_prev[LEVELS])
 {
@@ -115,7 +117,7 @@ static struct node *node_get(struct store *s, const void *key, size_t len)
 	n->key_len = len;
 	if (len > 0)
 		memcpy(n->key, key, len);
-	/* The height is drawn from the key, so that nothing depends on history. */
+	/* The height depends on the key only, so it does not depend on history. */
 	uint64_t bits = checksum64(key, len);
 	for (int i = 0; i < LEVELS && (i == 0 || (bits >> (2 * i - 2) & 3) == 0); i++) {
 		n->next[i] = *prev[i];
@@ -143,7 +145,7 @@ static const struct version *visible(const struct node *n, uint64_t seq)
 	return v != NULL && !v->deleted ? v : NULL;
 }
 
-/* The oldest number that somebody may still read, or fall back to. */
+/* Returns the oldest sequence number that a reader or a crash may still need. */
 static uint64_t horizon(const struct store *s)
 {
 	uint64_t seq = s->synced_seq;
@@ -205,7 +207,7 @@ static void apply(struct store *s, struct kv_batch *b)
 	}
 }
 
-/* Forgets what is newer than seq, and keys without anything left. */
+/* Drops versions newer than seq, and keys without versions. */
 static void roll_back(struct store *s, uint64_t seq)
 {
 	for (struct node *n = s->head[0], *next; n != NULL; n = next) {
@@ -225,7 +227,7 @@ static void roll_back(struct store *s, uint64_t seq)
 
 /* ---- life of a store ---- */
 
-/* The write that was under way or failed: done or not done. */
+/* Decides whether the write that was in flight or had failed is done. */
 static void settle(struct store *s)
 {
 	if (s->group_pending && sim_random_below(s->sim, 2) == 0)
@@ -236,7 +238,7 @@ static void settle(struct store *s)
 static void store_crash(struct sim_durable *d)
 {
 	struct store *s = container_of(d, struct store, durable);
-	/* The snapshots were memory of the process. */
+	/* Snapshots are memory of the process, which has ended. */
 	list_init(&s->pins);
 	free(s->handle);
 	s->handle = NULL;
@@ -309,7 +311,7 @@ static int sim_get(struct kv *kv, const void *key, size_t key_len, bool may_wait
 
 /* ---- commit ---- */
 
-/* Takes all that is queued as the group; what is to be written is joined in the store. */
+/* Takes all queued requests as the group, and joins their batches in the store. */
 static int take_group(struct kv_sim *k, struct request **ret_group)
 {
 	struct store *s = k->store;
@@ -325,7 +327,7 @@ static int take_group(struct kv_sim *k, struct request **ret_group)
 	return 0;
 }
 
-/* Keys that were deleted, when nobody can ask for what they were. */
+/* Drops deleted keys that no reader can reach. */
 static void sweep(struct store *s)
 {
 	uint64_t keep = horizon(s);
@@ -355,8 +357,8 @@ static int write_group(struct kv_sim *k)
 }
 
 /*
- * The caller's fiber writes the group that begins with its own request, then passes the lead to the
- * first one that queued meanwhile.
+ * Writes, on the caller's fiber, the group that begins with the caller's request. Then the first
+ * request that queued meanwhile leads.
  */
 static int lead(struct kv_sim *k, struct request *own)
 {
@@ -424,10 +426,10 @@ static void sim_snapshot_drop(struct kv *kv, struct kv_snapshot *snap)
 	free(snap);
 }
 
-/* Copies of items, as a chunk read by a worker would be; on the heap of the scanning fiber. */
+/* Copies of items, like a chunk that a worker has read; on the heap of the scanning fiber. */
 struct chunk {
 	uint64_t seq;
-	uint8_t last_key[KV_KEY_MAX + 1]; /* where to go on: with a 0 byte behind */
+	uint8_t last_key[KV_KEY_MAX + 1]; /* the scan continues here: with a 0 byte after it */
 	uint32_t n;
 	bool more;
 	struct {
@@ -471,7 +473,7 @@ static int scan_chunks(struct kv_sim *k, struct kv_range r, struct chunk *c,
 		for (uint32_t i = 0; i < c->n; i++) {
 			const struct node *n = c->items[i].node;
 			const struct version *v = c->items[i].version;
-			/* each() does not yield, so nothing is dropped meanwhile. */
+			/* each() does not yield, so no version is dropped meanwhile. */
 			if (each(arg, n->key, n->key_len, v->data, v->len) != 0) {
 				c->more = c->more || i + 1 < c->n;
 				return 0;
@@ -534,6 +536,7 @@ static int sim_checkpoint(struct kv *kv, const char *path)
 static void sim_stats(struct kv *kv, struct kv_stats *ret_stats)
 {
 	*ret_stats = self(kv)->stats;
+	ret_stats->disk_free = ret_stats->disk_size = UINT64_MAX;
 }
 
 static void sim_close(struct kv *kv)
@@ -572,7 +575,7 @@ int kv_sim_open(struct env *env, const char *path, const struct kv_options *opts
 		return -LE_NOENT;
 	if (s == NULL)
 		TRY(store_create(p, sim, path, &s));
-	/* What is found in the log goes into tables, synced, before anybody may read it. */
+	/* RocksDB writes the log's data to tables and syncs them before the first read. */
 	s->synced_seq = s->seq;
 	struct kv_sim *k = calloc(1, sizeof(*k));
 	if (k == NULL)

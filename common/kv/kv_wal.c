@@ -1,24 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads a RocksDB write-ahead log (db/log_format.h) just well enough to tell a torn tail from
- * damage inside: blocks of 32 KiB with records of {masked crc32c, length, type} and data, cut into
- * fragments at the ends of blocks. Only ever called for a log that RocksDB has refused.
+ * Reads a RocksDB write-ahead log (db/log_format.h) just well enough to distinguish a torn tail
+ * from damage inside: blocks of 32 KiB with records of {masked crc32c, length, type} and data,
+ * split into fragments at the ends of blocks. Called only for a log that RocksDB has refused.
  *
- * Zeros up to the end are no damage: they were written ahead of the log. A record that they cut off
- * is.
+ * Zeros up to the end are no damage: they were written ahead of the log. A record that ends in
+ * zeros is damaged.
  *
- * Limit: damage within the very last write cannot be told from a torn one. That the store went
- * back in time is noticed by whoever keeps its commit counter elsewhere.
+ * Limit: damage within the very last write cannot be distinguished from a torn one. A commit
+ * counter that another server has recorded shows that the store has lost commits.
  */
+#include "common/kv/kv_wal.h"
+
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/crc32c.h"
-#include "common/kv/kv_engine.h"
 
-#define BLOCK_SIZE 32768
-#define HEAD_SIZE  7
 #define LOGS_MAX   64
 
 enum {
@@ -30,21 +30,22 @@ enum {
 struct wal_state {
 	uint32_t n_whole; /* whole records before the first damage */
 	bool damaged;
-	bool zeros;        /* written ahead (kv_wal_ahead.h): the end, if nothing comes behind */
+	/* written ahead (kv_wal_ahead.h): the end of the log, unless something follows */
+	bool zeros;
 	bool in_record;    /* the last whole fragment was not the last of its record */
-	bool whole_behind; /* a write begins whole behind the damage */
+	bool whole_behind; /* a whole write begins after the damage */
 };
 
 static bool record_ok(const uint8_t *p, size_t left, size_t *ret_len)
 {
-	if (left < HEAD_SIZE)
+	if (left < KV_WAL_HEAD_SIZE)
 		return false;
 	size_t len = (size_t)p[4] | (size_t)p[5] << 8;
-	if (p[6] < RECORD_FULL || p[6] > RECORD_LAST || HEAD_SIZE + len > left)
+	if (p[6] < RECORD_FULL || p[6] > RECORD_LAST || KV_WAL_HEAD_SIZE + len > left)
 		return false;
 	uint32_t stored =
 		(uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-	*ret_len = HEAD_SIZE + len;
+	*ret_len = KV_WAL_HEAD_SIZE + len;
 	return stored == crc32c_mask(crc32c(p + 6, len + 1));
 }
 
@@ -53,7 +54,7 @@ static bool all_zeros(const uint8_t *p, size_t len)
 	return len == 0 || (p[0] == 0 && memcmp(p, p + 1, len - 1) == 0);
 }
 
-/* After damage the lengths cannot be trusted: every byte may begin a record. */
+/* After damage the lengths are unreliable: a record may begin at every byte. */
 static void check_block(struct wal_state *s, const uint8_t *block, size_t size)
 {
 	size_t at = 0;
@@ -61,19 +62,20 @@ static void check_block(struct wal_state *s, const uint8_t *block, size_t size)
 		size_t len;
 		if (record_ok(block + at, size - at, &len)) {
 			bool begins = block[at + 6] == RECORD_FULL || block[at + 6] == RECORD_FIRST;
-			/* Something behind zeros: part of a write whose start was lost. */
+			/* A record after zeros: part of a write that has lost its start. */
 			s->damaged = s->damaged || s->zeros;
 			s->whole_behind = s->damaged && begins;
 			s->n_whole += !s->damaged;
 			s->in_record = block[at + 6] != RECORD_FULL && block[at + 6] != RECORD_LAST;
 			at += len;
-		} else if (size - at >= HEAD_SIZE && all_zeros(block + at, size - at)) {
+		} else if (size - at >= KV_WAL_HEAD_SIZE && all_zeros(block + at, size - at)) {
 			s->damaged = s->damaged || s->in_record;
 			s->zeros = true;
 			return;
 		} else {
 			/* Less than a head at the end of a block is padding. */
-			s->damaged = s->damaged || size < BLOCK_SIZE || size - at >= HEAD_SIZE;
+			s->damaged = s->damaged || size < KV_WAL_BLOCK_SIZE ||
+				     size - at >= KV_WAL_HEAD_SIZE;
 			at++;
 		}
 	}
@@ -82,10 +84,10 @@ static void check_block(struct wal_state *s, const uint8_t *block, size_t size)
 static bool check_log(const char *path, struct wal_state *s)
 {
 	FILE *f = fopen(path, "re");
-	uint8_t *block = malloc(BLOCK_SIZE);
+	uint8_t *block = malloc(KV_WAL_BLOCK_SIZE);
 	bool ok = f != NULL && block != NULL;
 	size_t n;
-	while (ok && !s->whole_behind && (n = fread(block, 1, BLOCK_SIZE, f)) > 0)
+	while (ok && !s->whole_behind && (n = fread(block, 1, KV_WAL_BLOCK_SIZE, f)) > 0)
 		check_block(s, block, n);
 	ok = ok && ferror(f) == 0;
 	free(block);
@@ -128,7 +130,7 @@ bool kv_wal_damage_is_tail(const char *path)
 				   (unsigned long long)numbers[i]);
 		if (len >= (int)sizeof(file) || !check_log(file, &s))
 			return false;
-		/* One in which nothing has been written yet hides the tail of the one before. */
+		/* A log without a record: the damaged tail is in the one before. */
 		if (s.n_whole > 0 || s.damaged)
 			return s.damaged && !s.whole_behind;
 	}

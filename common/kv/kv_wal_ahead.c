@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "common/kv/kv_wal_ahead.h"
 
 #include <dirent.h>
@@ -10,14 +11,13 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "common/kv/kv_wal.h"
+
 #define AHEAD_BYTES (1u << 20)
 #define LEFT_MIN    (64u << 10) /* zeros are written when fewer are left */
-/* RocksDB begins a log when a piece of its write buffer is full (some thousand commits): so often
- * it is looked for a new one. */
-#define LOOK_EVERY 32u
-/* Of each fragment of a record, and one fragment begins in each block of the log. */
-#define HEAD_SIZE  7u
-#define BLOCK_SIZE 32768u
+/* RocksDB begins a log when a piece of its write buffer is full (some thousand commits). The folder
+ * is searched for a new log once in so many batches. */
+#define POLL_EVERY 32u
 #define PIECE      65536u
 #define N_PIECES   (AHEAD_BYTES / PIECE)
 
@@ -79,7 +79,7 @@ static void write_zeros(struct kv_wal_ahead *w)
 	struct iovec iov[N_PIECES];
 	struct stat st;
 
-	/* at is an estimate: the file may be longer than we think. */
+	/* at is an estimate: the file may be longer. */
 	if (fstat(w->fd, &st) < 0)
 		return;
 	if ((uint64_t)st.st_size > w->end)
@@ -93,12 +93,12 @@ static void write_zeros(struct kv_wal_ahead *w)
 
 void kv_wal_ahead_write(struct kv_wal_ahead *w, uint64_t bytes)
 {
-	if (w->n_until_look == 0) {
+	if (w->n_until_poll == 0) {
 		look(w);
-		w->n_until_look = LOOK_EVERY;
+		w->n_until_poll = POLL_EVERY;
 	}
-	w->n_until_look--;
-	w->at += bytes + (bytes / BLOCK_SIZE + 2) * HEAD_SIZE;
+	w->n_until_poll--;
+	w->at += bytes + (bytes / KV_WAL_BLOCK_SIZE + 2) * KV_WAL_HEAD_SIZE;
 	if (w->fd >= 0 && w->at + LEFT_MIN > w->end)
 		write_zeros(w);
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mode bits and groups; see cred.h. */
 #include "common/proto/cred.h"
 

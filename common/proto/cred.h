@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who asks, and what mode bits let them do: what the MDS decides by, and clients where they need
- * not ask it. Pure functions.
+ * Credentials of a request, and what mode bits allow them. The MDS decides by these functions, and
+ * so do clients for inodes without access lists. Pure functions.
  */
 #ifndef LEAT_COMMON_PROTO_CRED_H
 #define LEAT_COMMON_PROTO_CRED_H
@@ -13,10 +14,11 @@ enum {
 	PERM_R = 4
 };
 
-/* -LE_INVAL: malformed (groups). */
+/* Returns 0, or -LE_INVAL: the groups are malformed. */
 int cred_check(const struct cred *c) CHECK_RESULT;
 bool cred_in_group(const struct cred *c, uint32_t gid);
-/* What owner, group and mode say of an inode without an access list, to anybody but root. */
+/* Returns whether owner, group and mode of an inode without an access list allow mask to a user
+ * that is not root. */
 bool cred_mode_allows(const struct cred *c, const struct attr *a, uint32_t mask);
 
 #endif

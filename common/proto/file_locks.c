@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A list of ranges; see file_locks.h. */
 #include "common/proto/file_locks.h"
 
@@ -83,7 +84,8 @@ static struct held_lock *add(struct file_locks *fl, struct held_lock *h)
 	return h;
 }
 
-/* Takes the range out of h; what is left behind it goes into *rest, which is then used up. */
+/* Removes the range from h. A part of h after the range is stored in *rest, which is then used
+ * up. */
 static void cut(struct file_locks *fl, struct held_lock *h, const struct file_lock *range,
 		struct held_lock **rest)
 {
@@ -105,7 +107,7 @@ static void cut(struct file_locks *fl, struct held_lock *h, const struct file_lo
 		file_locks_drop(fl, h);
 }
 
-/* One type, and nothing between them. */
+/* Returns whether the locks have one type and no byte lies between them. */
 static bool is_neighbour(const struct file_lock *a, const struct file_lock *b)
 {
 	return a->type == b->type && (a->last == UINT64_MAX || a->last + 1 >= b->first) &&

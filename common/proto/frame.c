@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "common/proto/frame.h"
 
 #include <stddef.h>
@@ -8,7 +9,7 @@
 
 #define HASH_OFF (FRAME_HEADER_SIZE - 8u)
 
-/* Descriptors are handed over as structs and travel as they lie in memory. */
+/* Descriptors are structs of the caller, and are sent as they lie in memory. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "descriptors are copied unconverted");
 _Static_assert(sizeof(struct frame_desc) == FRAME_DESC_SIZE &&
 		       offsetof(struct frame_desc, len) == 8 &&

@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The frame: a fixed header, a body (one encoded message), and behind it on TCP the bulk data.
- * All integers little-endian. Offsets in bytes:
+ * The frame: a fixed header, a body (one encoded message), and after it on TCP the bulk data. All
+ * integers are little-endian. Offsets in bytes:
  *
  *   0 magic "LEAT"   4 type   5 flags   6 op      8 id        16 session   24 slot   28 epoch
  *  32 seq           40 status 44 body_len  48 bulk_len  52 n_desc  54 credits  56 timeout_ms
@@ -24,29 +25,30 @@
 #define FRAME_BODY_MAX (1u << 18)
 #define FRAME_BULK_MAX (64u << 20)
 
-/* 2: struct piece has stored_sum. 3: what was accepted is repeated first (FRAME_SEEN). 4:
- * who has an inode open is told of its new owner (cb_owner). */
-#define PROTO_VERSION_MIN 4u
-#define PROTO_VERSION_MAX 4u
+/* 2: struct piece has stored_sum. 3: accepted writes are repeated first (FRAME_SEEN). 4: clients
+ * that have an inode open are notified of its new owner (cb_owner). 5: targets that were given up,
+ * clocks in heartbeats, the next chunk of a file. */
+#define PROTO_VERSION_MIN 5u
+#define PROTO_VERSION_MAX 5u
 
 enum frame_type {
-	FRAME_HELLO = 1,      /* handshake, client's and server's messages alike */
+	FRAME_HELLO = 1,      /* handshake, messages of both sides */
 	FRAME_REQUEST = 2,
 	FRAME_REPLY = 3,
 	FRAME_CALLBACK = 4,   /* server to client, answered by FRAME_CALLBACK_REPLY */
 	FRAME_CALLBACK_REPLY = 5,
-	FRAME_CANCEL = 6,     /* client gave up on request id */
-	FRAME_GOODBYE = 7,    /* orderly end: no more requests are taken */
+	FRAME_CANCEL = 6,     /* client to server: the caller of request id has given up */
+	FRAME_GOODBYE = 7,    /* orderly end: the sender accepts no further requests */
 	FRAME_ACCEPTED = 8,   /* server to client: request id has taken effect, its reply follows */
-	/* server to client: the memory described in request id is not touched any more; its reply
-	 * follows, without data */
+	/* server to client: the server no longer accesses the memory described in request id; its
+	 * reply follows, without data */
 	FRAME_RELEASED = 9,
 };
 
-/* Of a request: it was sent before, and what became of it is not known. SEEN: then it was also
- * accepted (FRAME_ACCEPTED), by a process that may have lost it since. WITHDRAWN: whoever asked for
- * it is gone; if it has not been done it shall not be: -LE_CANCELED. */
-enum frame_flags { FRAME_AGAIN = 1, FRAME_WITHDRAWN = 2, FRAME_SEEN = 4 };
+/* Flags of a request. AGAIN: it was sent before, and its outcome is unknown. SEEN, with AGAIN: it
+ * was accepted (FRAME_ACCEPTED), by a process that may have lost it since. CANCEL_IF_NOT_STARTED:
+ * its program has ended; if the server has not begun to execute it, it answers -LE_CANCELED. */
+enum frame_flags { FRAME_AGAIN = 1, FRAME_CANCEL_IF_NOT_STARTED = 2, FRAME_SEEN = 4 };
 
 struct frame_hdr {
 	uint8_t type, flags;
@@ -68,12 +70,12 @@ struct frame_desc {
 	uint32_t len, key;
 };
 
-/* hash is computed here over header, descriptors and body. */
+/* Computes h's hash over header, descriptors and body, and encodes the header. */
 void frame_encode(const struct frame_hdr *h, const void *descs, const void *body,
 		  uint8_t out[FRAME_HEADER_SIZE]);
-/* Checks magic and limits (-LE_BAD_FRAME, -LE_TOO_BIG), not the hash. */
+/* Decodes a header. Checks magic and limits (-LE_BAD_FRAME, -LE_TOO_BIG), not the hash. */
 int frame_decode(const uint8_t in[FRAME_HEADER_SIZE], struct frame_hdr *ret_hdr) CHECK_RESULT;
-/* -LE_BAD_HASH */
+/* Verifies the hash over header, descriptors and body: 0 or -LE_BAD_HASH. */
 int frame_check(const uint8_t header[FRAME_HEADER_SIZE], const struct frame_hdr *h,
 		const void *descs, const void *body) CHECK_RESULT;
 

@@ -1,9 +1,13 @@
-/* The code of every message and the table of them, generated from the op lists. */
-#include "common/proto/message.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The code of every message, and their table, generated from the op lists. */
+#include "common/proto/messages.h"
 
 WIRE_DEFINE(fsck_inode)
 WIRE_DEFINE(fsck_entry)
+WIRE_DEFINE(lost_file)
 WIRE_DEFINE(residency_row)
+WIRE_DEFINE(quota_state)
+WIRE_DEFINE(quota_row)
 WIRE_DEFINE(residency_node)
 WIRE_DEFINE(chunk_summary)
 WIRE_DEFINE(resync_row)
@@ -55,7 +59,7 @@ static const struct msg_desc table[N_MESSAGES] = { ALL_OPS(ROW) };
 	case num: \
 		return &table[INDEX_##name];
 
-/* A switch, so that a number used twice does not compile. */
+/* A switch: a number that is used twice does not compile. */
 const struct msg_desc *msg_find(uint16_t op)
 {
 	switch (op) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "common/proto/ranges.h"
 
 int ranges_get(struct bytes b, struct ranges *ret)

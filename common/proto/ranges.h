@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranges of a file that fallocate(2) has prepared: few, in order, apart from each other. The object
- * servers reserve nothing for them (data is never written in place); they are counted where they
- * are not written yet. Plain values, owned by whoever has them.
+ * Ranges of a file that fallocate(2) has preallocated: few, in order, with gaps between them. The
+ * object servers reserve nothing for them, because data is never written in place. The parts that
+ * are not written yet count in blocks and quotas. Plain values, owned by the caller.
  */
 #ifndef LEAT_PROTO_RANGES_H
 #define LEAT_PROTO_RANGES_H
@@ -9,7 +10,7 @@
 #include "common/proto/wire.h"
 
 #define RANGES_MAX  64u
-#define RANGES_SIZE (RANGES_MAX * 16u) /* of their bytes: u64 off, u64 end of each */
+#define RANGES_SIZE (RANGES_MAX * 16u) /* when encoded: u64 off, u64 end of each */
 
 struct range {
 	uint64_t off, end;
@@ -19,14 +20,14 @@ struct ranges {
 	struct range r[RANGES_MAX];
 };
 
-/* Of bytes that ranges_put has made, else -LE_BAD_MESSAGE. */
+/* Decodes bytes of ranges_put. Returns 0 or -LE_BAD_MESSAGE. */
 int ranges_get(struct bytes b, struct ranges *ret) CHECK_RESULT;
-/* buf of RANGES_SIZE bytes. */
+/* Encodes the ranges into buf, of RANGES_SIZE bytes, and returns the encoded bytes in buf. */
 struct bytes ranges_put(const struct ranges *rs, uint8_t *buf);
 uint64_t ranges_bytes(const struct ranges *rs);
-/* How much of [off, end) they are. */
+/* Returns how many bytes of [off, end) the ranges cover. */
 uint64_t ranges_within(const struct ranges *rs, uint64_t off, uint64_t end);
-/* Where there would be too many the shortest one is forgotten. */
+/* Adds [off, end). If there would be too many ranges, drops the shortest one. */
 void ranges_add(struct ranges *rs, uint64_t off, uint64_t end);
 void ranges_remove(struct ranges *rs, uint64_t off, uint64_t end);
 

@@ -1,13 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "common/proto/wire.h"
 
 #include <inttypes.h>
 
 #include "common/base/assert.h"
 
-/* What an absent `bytes` field points to, so that nobody has to handle NULL. */
+/* An absent `bytes` field points here, so callers need not handle NULL. */
 static const uint8_t empty[1];
 
-uint8_t *wire_reserve(struct wire_w *w, size_t len)
+/* Appends len bytes. Returns NULL, and sets the status, if they do not fit. */
+static uint8_t *reserve(struct wire_w *w, size_t len)
 {
 	if (w->status < 0)
 		return NULL;
@@ -26,7 +28,7 @@ const uint8_t *wire_take(struct wire_r *r, size_t len)
 		return NULL;
 	size_t left = (size_t)(r->end - r->p);
 	if (len > left) {
-		/* A field that is wholly absent comes from a peer that does not know it yet. */
+		/* A peer of an older release does not send the field: it is wholly absent. */
 		if (left > 0)
 			r->status = -LE_BAD_MESSAGE;
 		return NULL;
@@ -38,7 +40,7 @@ const uint8_t *wire_take(struct wire_r *r, size_t len)
 
 static void put_le(struct wire_w *w, uint64_t v, unsigned n)
 {
-	uint8_t *p = wire_reserve(w, n);
+	uint8_t *p = reserve(w, n);
 	if (p == NULL)
 		return;
 	for (unsigned i = 0; i < n; i++)
@@ -80,7 +82,7 @@ DEFINE_INT(i64, int64_t, PRId64)
 void wire_put_bytes(struct wire_w *w, const struct bytes *v)
 {
 	put_le(w, v->len, 4);
-	uint8_t *p = wire_reserve(w, v->len);
+	uint8_t *p = reserve(w, v->len);
 	if (p != NULL && v->len > 0)
 		memcpy(p, v->data, v->len);
 }
@@ -99,7 +101,7 @@ void wire_get_bytes(struct wire_r *r, struct bytes *ret_v)
 	r->p += len;
 }
 
-/* Enough to recognise a name; control characters and quotes as \xNN. */
+/* Prints enough to recognise a name; control characters and quotes as \xNN. */
 void wire_print_bytes(FILE *out, const struct bytes *v)
 {
 	const uint8_t *p = v->data;
@@ -119,7 +121,7 @@ void wire_print_bytes(FILE *out, const struct bytes *v)
 
 void wire_put_uuid(struct wire_w *w, const struct uuid *v)
 {
-	uint8_t *p = wire_reserve(w, sizeof(v->b));
+	uint8_t *p = reserve(w, sizeof(v->b));
 	if (p != NULL)
 		memcpy(p, v->b, sizeof(v->b));
 }
@@ -177,7 +179,7 @@ void wire_leave_struct(struct wire_r *outer, const struct wire_r *inner)
 {
 	if (outer->status == 0) {
 		outer->status = inner->status;
-		/* Also past the fields that only the sender knows. */
+		/* Skips the fields of a newer release. */
 		outer->p = inner->end;
 	}
 }

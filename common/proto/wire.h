@@ -1,6 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Encoding of messages and records: little-endian, fixed-width, append-only. Sticky cursors: the
- * first error stays, later calls do nothing, the status is checked once at the end.
+ * Encoding of messages and records: little-endian, fixed-width, append-only. Cursors have a sticky
+ * error: the first error stays, later calls do nothing, the caller checks the status once at the
+ * end.
  *
  * A struct is written once, as a list of fields:
  *
@@ -8,9 +10,9 @@
  *     WIRE_STRUCT(example)          in a header: struct example, wire_put_example, _get_, _print_
  *     WIRE_DEFINE(example)          in one .c file
  *
- * A nested struct is preceded by its length (u16), so that either side may know more fields
- * than the other: missing ones read as zero, unknown ones are skipped. The same holds for
- * a whole message, whose length the frame tells. Fields are only ever appended.
+ * A nested struct is preceded by its length (u16), so that either side may have more fields than
+ * the other: missing fields read as zero, extra fields are skipped. This holds for a whole message
+ * too, whose length is in the frame. Fields are only ever appended.
  */
 #ifndef LEAT_PROTO_WIRE_H
 #define LEAT_PROTO_WIRE_H
@@ -24,7 +26,7 @@
 #include "common/base/status.h"
 #include "common/base/uuid.h"
 
-/* Borrowed bytes: point into the frame, the record or the caller's memory. */
+/* Borrowed bytes: they point into the frame, the record or the caller's memory. */
 struct bytes {
 	const void *data;
 	uint32_t len;
@@ -46,11 +48,11 @@ static inline bool bytes_equal(struct bytes a, struct bytes b)
 struct wire_w {
 	uint8_t *buf;
 	size_t cap, len;
-	int status; /* -LE_TOO_BIG once it did not fit */
+	int status; /* -LE_TOO_BIG after something did not fit */
 };
 struct wire_r {
 	const uint8_t *p, *end;
-	int status; /* -LE_BAD_MESSAGE once malformed */
+	int status; /* -LE_BAD_MESSAGE after malformed input */
 };
 
 static inline void wire_w_init(struct wire_w *w, void *buf, size_t cap)
@@ -68,10 +70,8 @@ static inline bool wire_r_end(const struct wire_r *r)
 	return r->status < 0 || r->p == r->end;
 }
 
-/* Appends len bytes; NULL (and status set) when they do not fit. */
-uint8_t *wire_reserve(struct wire_w *w, size_t len);
-/* The next len bytes; NULL when there are fewer (status set unless at the very end of the
- * message, where a missing field is zero). */
+/* Returns the next len bytes. NULL if fewer are left; then status is set, unless at the very end of
+ * the message, where a missing field is zero. */
 const uint8_t *wire_take(struct wire_r *r, size_t len);
 
 #define WIRE_CTYPE_u8 uint8_t
@@ -110,7 +110,7 @@ WIRE_DECLARE_(uuid, struct uuid)
 	}; \
 	WIRE_DECLARE_(name, struct name)
 
-/* As a field of others: with a length prefix. */
+/* Encodes and decodes it as a field of other structs: with a length prefix. */
 #define WIRE_DEFINE(name) \
 	void wire_put_##name(struct wire_w *w, const struct name *v) \
 	{ \
@@ -132,7 +132,7 @@ WIRE_DECLARE_(uuid, struct uuid)
 		fputs(" }", out); \
 	}
 
-/* As a whole message: no length prefix. */
+/* Encodes and decodes it as a whole message: without a length prefix. */
 #define WIRE_DEFINE_MESSAGE(name) \
 	void wire_put_##name(struct wire_w *w, const struct name *v) \
 	{ \

@@ -1,14 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Four frames of type HELLO, their id is the step:
- *   1 client: versions, cluster, role, name, nonce    2 server: the same, choice, limits, proof
+ * Four frames of type HELLO; their id is the step:
+ *   1 client: versions, cluster, role, name, nonce    2 server: likewise, choice, limits, proof
  *   3 client: proof                                   4 server: accepted or not
- * A body is a MAC (32 bytes, zero in step 1 and in a refusal) and the message behind it. A MAC is
- * keyed BLAKE2b over the step and all messages up to and with this one. The step in it keeps the
- * sides apart, so that a message sent back to its sender proves nothing; the nonces make each
- * transcript a new one.
  *
- * A refusal in step 2 or 3 is not authenticated: it can come from somebody without the key, who
- * could as well have cut the connection.
+ * A body is a MAC (32 bytes, zero in step 1 and in a refusal), then the message. A MAC is keyed
+ * BLAKE2b over the step and all messages up to and with this one. The step in it separates the two
+ * sides, so that a message sent back to its sender proves nothing; the nonces make each transcript
+ * unique.
+ *
+ * A refusal in step 2 or 3 is not authenticated: a peer without the key can send it, but such a
+ * peer could also have cut the connection.
  */
 #include "common/rpc/auth.h"
 
@@ -21,12 +23,13 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/base/names.h"
 #include "common/rt/env.h"
 
 #define MAC_SIZE 32u
 #define NONCE_SIZE 32u
 #define HELLO_MAX (320u + ADDR_LIST_SIZE)
-/* Frames of an earlier step before the one that is awaited: a network doubles few. */
+/* How many frames of an earlier step are ignored: a network doubles few. */
 #define REPEATED_MAX 4u
 
 #define hello_client_FIELDS(F) \
@@ -43,7 +46,7 @@ WIRE_DEFINE_MESSAGE(hello_client)
 WIRE_DEFINE_MESSAGE(hello_server)
 WIRE_DEFINE_MESSAGE(hello_status)
 
-/* The cluster key itself is used for nothing but to make keys with one purpose each. */
+/* The cluster key itself is used only to derive keys for one purpose each. */
 static void state_init(struct auth_state *st, const struct rpc_key *key)
 {
 	static const char purpose[] = "leat handshake 1";
@@ -53,7 +56,8 @@ static void state_init(struct auth_state *st, const struct rpc_key *key)
 	st->len = 0;
 }
 
-/* Each message with its length before it, so that two transcripts are never the same bytes. */
+/* Adds a message, preceded by its length, so that different sequences of messages never produce the
+ * same bytes. */
 static int transcript_add(struct auth_state *st, const uint8_t *msg, uint32_t len)
 {
 	if (len > AUTH_TRANSCRIPT_MAX || st->len + 2 + len > AUTH_TRANSCRIPT_MAX)
@@ -75,7 +79,7 @@ static void mac_of(const struct auth_state *st, uint8_t step, uint8_t out[MAC_SI
 	crypto_generichash_final(&h, out, MAC_SIZE);
 }
 
-/* body holds MAC_SIZE bytes of room and the message. */
+/* body: MAC_SIZE free bytes, then the message. */
 static int hello_send(struct link *k, struct auth_state *st, uint8_t step, uint8_t *body,
 		      uint32_t len, bool proven)
 {
@@ -88,8 +92,8 @@ static int hello_send(struct link *k, struct auth_state *st, uint8_t step, uint8
 	return k->ops->send(k, &tx, NO_DEADLINE);
 }
 
-/* The message of this step; ret_proven: its MAC is right. The bytes are valid until the next recv.
- */
+/* Receives the message of a step; ret_proven: its MAC is right. The bytes are valid until the next
+ * recv. */
 static int hello_recv(struct link *k, struct auth_state *st, uint8_t step, struct wire_r *ret_r,
 		      bool *ret_proven)
 {
@@ -116,7 +120,7 @@ static void copy_name(char to[64], struct bytes name)
 {
 	uint32_t n = name.len < 63 ? name.len : 63;
 
-	/* It goes to logs: nothing but printable characters. */
+	/* The name is logged: keep printable characters only. */
 	for (uint32_t i = 0; i < n; i++) {
 		char c = ((const char *)name.data)[i];
 		to[i] = c > 0x20 && c < 0x7f ? c : '_';
@@ -124,7 +128,7 @@ static void copy_name(char to[64], struct bytes name)
 	to[n] = 0;
 }
 
-/* Nothing but what an address may consist of; it goes to logs too. */
+/* Keeps only characters that an address can have; the text is logged too. */
 static void copy_addrs(char to[ADDR_LIST_SIZE], struct bytes addrs)
 {
 	uint32_t n = addrs.len < ADDR_LIST_SIZE - 1 ? addrs.len : ADDR_LIST_SIZE - 1;
@@ -208,7 +212,7 @@ int auth_client(struct link *k, const struct auth_self *self, struct auth_peer *
 	TRY(r.status);
 	int rc = client_check(&m, proven, self);
 	if (rc < 0) {
-		/* Also the server's log shall say why. */
+		/* Sent so that the server logs the reason too. */
 		if (m.status == 0)
 			(void)!send_status(k, &st, 3, rc, false);
 		return rc;
@@ -291,7 +295,7 @@ int auth_server(struct link *k, const struct auth_self *self, struct auth_state 
 	};
 	p.credits = m.credits > 0 && m.credits < self->credits ? m.credits : self->credits;
 	copy_name(p.name, m.name);
-	/* Also for the log of a failure. */
+	/* Set already here, for the log of a failure. */
 	*ret_peer = p;
 	int rc = server_check(&m, self, &version);
 	struct auth_self reply = *self;
@@ -334,32 +338,63 @@ static int key_parse(const char *text, size_t len, struct rpc_key *ret_key)
 	return 0;
 }
 
-int rpc_key_load(const char *path, struct rpc_key *ret_key)
+/* Reads the start of the file: the number of bytes, or a negative status. */
+static ssize_t key_read(const char *path, char *text, size_t size, mode_t *ret_mode)
+{
+	struct stat st = {0};
+	ssize_t n = -1;
+	int rc = 0, fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return status_from_errno(errno);
+	if (fstat(fd, &st) == 0)
+		n = read(fd, text, size);
+	if (n < 0)
+		rc = status_from_errno(errno);
+	close(fd);
+	*ret_mode = st.st_mode;
+	return rc < 0 ? rc : n;
+}
+
+int rpc_key_check(const char *path, struct rpc_key *ret_key, struct rpc_key_problem *ret_problem)
 {
 	char text[256];
-	struct stat st;
-	int rc = 0;
+	mode_t mode = 0;
+	ssize_t n = key_read(path, text, sizeof(text), &mode);
+	int rc = n < 0 ? (int)n : 0;
+	const char *why = status_text(rc);
+	const char *hint = "The key_file of [cluster] in leat.conf names it.";
 
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0) {
-		rc = status_from_errno(errno);
-		log_error("%s: %s", path, status_text(rc));
-		return rc;
-	}
-	ssize_t n = fstat(fd, &st) < 0 ? -1 : read(fd, text, sizeof(text));
-	if (n < 0) {
-		rc = status_from_errno(errno);
-		log_error("%s: %s", path, status_text(rc));
-	} else if ((st.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+	if (rc == -LE_NOENT) {
+		hint = "The key_file of [cluster] in leat.conf names it; all hosts have the same "
+		       "key.";
+	} else if (rc == -LE_ACCES) {
+		hint = "Run as a user who may read it, or name another leat.conf.";
+	} else if (rc == 0 && (mode & (S_IRWXG | S_IRWXO)) != 0) {
 		rc = -LE_ACCES;
-		log_error("%s: others than the owner may use the cluster key: chmod 0600 it", path);
-	} else if (key_parse(text, (size_t)n, ret_key) < 0) {
+		why = "others than its owner may use it";
+		hint = "chmod 0600 it.";
+	} else if (rc == 0 && key_parse(text, (size_t)n, ret_key) < 0) {
 		rc = -LE_CONFIG;
-		log_error(
-			"%s: the cluster key is not 64 hex digits (make one: openssl rand -hex 32)",
-			path);
+		why = "it does not hold 64 hex digits";
+		hint = "`openssl rand -hex 32` makes a key; all hosts have the same.";
 	}
-	close(fd);
 	sodium_memzero(text, sizeof(text));
+	if (rc < 0) {
+		snprintf(ret_problem->text, sizeof(ret_problem->text), "cluster key %s: %s", path,
+			 why);
+		text_make_printable(ret_problem->text);
+		ret_problem->hint = hint;
+	}
+	return rc;
+}
+
+int rpc_key_load(const char *path, struct rpc_key *ret_key)
+{
+	struct rpc_key_problem problem;
+	int rc = rpc_key_check(path, ret_key, &problem);
+
+	if (rc < 0)
+		log_error("%s. %s", problem.text, problem.hint);
 	return rc;
 }

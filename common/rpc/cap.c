@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "common/rpc/cap.h"
 
 #include <sodium.h>
@@ -14,7 +15,7 @@ void cap_key_derive(const struct rpc_key *cluster_key, struct cap_key *ret_key)
 			   sizeof(purpose) - 1, cluster_key->b, sizeof(cluster_key->b));
 }
 
-/* The bytes are those of the wire without the MAC, so that new fields need a new purpose string. */
+/* The bytes are the wire encoding without the MAC. A new field needs a new purpose string. */
 static void cap_mac(const struct cap_key *k, const struct cap *cap, uint8_t mac[16])
 {
 	uint8_t buf[CAP_SIGNED_SIZE];
@@ -53,8 +54,7 @@ int cap_check(const struct cap_key *k, const struct cap *cap, struct ino ino, ui
 	wire_put_u64(&w, &cap->mac_lo);
 	wire_put_u64(&w, &cap->mac_hi);
 	if (sodium_memcmp(want, have, sizeof(want)) != 0 || !ino_equal(cap->ino, ino) ||
-	    cap->gen != gen || cap->session != session || (cap->rights & rights) != rights ||
-	    cap->expiry_s < now_s)
+	    cap->gen != gen || cap->session != session || (cap->rights & rights) != rights)
 		return -LE_BAD_CAP;
-	return 0;
+	return cap->expiry_s < now_s ? -LE_CAP_EXPIRED : 0;
 }

@@ -1,19 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One connection of a client: handshake, the connected hook in a fiber of its own, a reader until
+ * One connection of a client: the handshake, the connected hook in a separate fiber, a reader until
  * it ends, the disconnected hook. Calls run over it in the fibers of their callers (conn.c).
  */
+#include "common/rpc/client_conn.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/assert.h"
 #include "common/base/log.h"
-#include "common/rpc/client_impl.h"
 #include "common/rt/env.h"
 
 #define CALLBACKS_MAX 256u
 
-/* A callback of the server while it runs. */
+/* A callback from the server, while its handler runs. */
 struct callback {
 	struct client_conn *cc;
 	const struct msg_desc *desc;
@@ -59,7 +61,7 @@ static void callback_main(void *arg)
 	int status = r.status;
 	if (status == 0 && c->opts.callback == NULL)
 		status = -LE_UNKNOWN_OP;
-	/* Not 0: the server would take a recall for honoured. */
+	/* Not 0, which the server would take for a completed recall. */
 	if (status == 0 && c->closing)
 		status = -LE_SHUTDOWN;
 	if (status == 0)
@@ -103,7 +105,7 @@ static int callback_arrived(struct client_conn *cc, const struct link_rx *rx)
 	return 0;
 }
 
-/* ---- its life ---- */
+/* ---- the connection ---- */
 
 static int dispatch(struct client_conn *cc, const struct link_rx *rx)
 {
@@ -125,7 +127,7 @@ static int dispatch(struct client_conn *cc, const struct link_rx *rx)
 	case FRAME_HELLO: /* doubled by the network */
 		return 0;
 	case FRAME_GOODBYE:
-		/* Replies may still come; new calls wait for the next connection. */
+		/* Replies may still arrive; new calls wait for the next connection. */
 		cc->state = CONN_LEFT;
 		return 0;
 	default:
@@ -154,15 +156,14 @@ static void setup_main(void *arg)
 	}
 	cc->setting_up = false;
 	waitq_wake_all(&cc->setup_done);
-	waitq_wake_all(&cc->lane->news);
+	waitq_wake_all(&cc->path->news);
 }
 
 static void wait_setup(struct client_conn *cc)
 {
 	while (cc->setting_up) {
 		int rc = waitq_wait(&cc->setup_done, NO_DEADLINE);
-		(void)rc; /* an interrupt means that the client is closing: the hook's calls fail by
-			     themselves */
+		(void)rc; /* interrupted only when the client closes: the hook's calls then fail */
 	}
 }
 
@@ -179,9 +180,10 @@ static void ended(struct client_conn *cc)
 	if (!cc->was_up || cc->moved || c->opts.disconnected == NULL)
 		return;
 	c->opts.disconnected(c->opts.arg, c, cc->conn.why);
-	/* One of several is lost: whatever that means for what the server granted, it is there. */
+	/* Other rails are up: run the connected hook again, to restore what the server dropped with
+	 * this connection. */
 	if (c->opts.rails_max > 1 && c->opts.connected != NULL && !c->closing &&
-	    rpc_client_connected(c))
+	    client_connected(c))
 		(void)!c->opts.connected(c->opts.arg, c);
 }
 
@@ -201,7 +203,7 @@ static void reader_main(void *arg)
 	wait_setup(cc);
 	ended(cc);
 	list_remove(&cc->link);
-	lane_lost(cc->lane, cc);
+	c->path_ops->lost(cc->path, cc);
 	conn_unref(&cc->conn);
 	client_leave(c);
 }
@@ -259,23 +261,23 @@ static int shake_hands(struct client_conn *cc, uint64_t timeout_ms)
 	TRY(rc);
 	if (uuid_is_zero(&c->cluster))
 		c->cluster = cc->peer.cluster;
-	lanes_told(c, cc->peer.addrs, cc->addr);
+	c->path_ops->announced(c, cc->peer.addrs, cc->addr);
 	uint32_t n = cc->peer.credits < c->opts.in_flight_max ? cc->peer.credits
 							      : c->opts.in_flight_max;
 	return conn_set_window(&cc->conn, n);
 }
 
-int client_conn_open(struct lane *lane, const struct candidate *at, uint64_t timeout_ms,
+int client_conn_open(struct path *path, const struct candidate *at, uint64_t timeout_ms,
 		     struct client_conn **ret_cc)
 {
-	struct rpc_client *c = lane->c;
+	struct rpc_client *c = path->c;
 	struct transport *t = c->opts.transport;
 	struct client_conn *cc = calloc(1, sizeof(*cc));
 	struct link *k;
 
 	if (cc == NULL)
 		return -LE_NOMEM;
-	/* The candidate may be another one after the first yield. */
+	/* The candidate's entry may be replaced during a yield. */
 	cc->rank = at->rank;
 	memcpy(cc->addr, at->addr, sizeof(cc->addr));
 	int rc = t->ops->connect(t, cc->addr, loop_deadline_ms(timeout_ms), &k);
@@ -285,14 +287,14 @@ int client_conn_open(struct lane *lane, const struct candidate *at, uint64_t tim
 	}
 	conn_init(&cc->conn, k, c->bodies, conn_free);
 	cc->client = c;
-	cc->lane = lane;
+	cc->path = path;
 	waitq_init(&cc->setup_done);
 	rc = c->closing ? -LE_SHUTDOWN : 0;
 	if (rc == 0) {
-		lane->next = cc; /* for destroy, to break it */
+		path->next = cc; /* so that rpc_client_destroy can break it */
 		rc = shake_hands(cc, timeout_ms < c->opts.connect_timeout_ms ? 2 * timeout_ms
 								     : HANDSHAKE_MS);
-		lane->next = NULL;
+		path->next = NULL;
 	}
 	if (rc < 0)
 		conn_unref(&cc->conn);

@@ -1,11 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What rpc_client.c (calls), client_lane.c (where to connect, and when to move) and client_conn.c
- * (one connection) know of each other. Nobody else includes this. Everything is owned by the
- * client's loop.
+ * The state of a client, for rpc_client.c (calls), client_path.c (where to connect, and when to
+ * move), client_conn.c (one connection) and client_unreachable.c, which alone include this.
+ * Everything is owned by the client's loop.
  *
- * A client has lanes: lane 0 always, and further ones when the server is reached over several
- * rails. A lane has one connection that new calls use, and perhaps others that it has left and that
- * only finish what is under way.
+ * A client has paths: path 0 always, and further ones when the server is reached over several
+ * rails. A path has one connection for new calls, and perhaps older ones that only finish the
+ * calls in flight.
  */
 #ifndef LEAT_RPC_CLIENT_IMPL_H
 #define LEAT_RPC_CLIENT_IMPL_H
@@ -16,42 +17,42 @@
 
 #define CLIENT_MAGIC 0x52504343u
 #define CANDIDATES_MAX 24u
-#define LANES_MAX 8u
-#define HANDSHAKE_MS 5000u
-#define GOODBYE_MS 100u
+#define RPC_PATHS_MAX 8u
 
 /* An address of the server. */
 struct candidate {
 	char addr[ADDR_TEXT_SIZE];
 	int rank;         /* of the transport: lower is better */
-	bool told;        /* by the server: replaced by what it tells next time */
-	uint32_t n_fails; /* since a connection there has proven itself */
-	uint64_t retry_us; /* until then others go first, and nobody moves there */
+	bool announced;        /* sent by the server: replaced by the next list that it sends */
+	uint32_t n_fails; /* since a connection to it was last proven sound */
+	uint64_t retry_us; /* until then other candidates are tried first, and no path moves here */
 };
 
-struct lane {
+struct path {
 	struct rpc_client *c;
 	uint32_t i;
 	struct fiber *manager;
 	bool running, trying;     /* trying: in connect or in the handshake */
 	struct client_conn *conn; /* for new calls, once it is up; NULL: none */
 	struct client_conn *next; /* in the handshake */
-	struct waitq news;        /* conn has ended, or one that was left is idle */
-	char last[ADDR_TEXT_SIZE]; /* where the last connection was */
+	/* wakes the manager: conn has ended, or a replaced connection is idle */
+	struct waitq news;
+	char last[ADDR_TEXT_SIZE]; /* address of the last connection */
 	int last_rank;
-	bool fell; /* a connection over a better rank was lost, and not had again since */
+	/* a connection of better rank was lost, or this rail, and was not restored since */
+	bool fell;
 };
 
 enum conn_state {
-	CONN_SETUP, /* the connected hook runs: its calls only */
+	CONN_SETUP, /* the connected hook runs; only its calls are sent */
 	CONN_UP,
-	CONN_LEFT,  /* no new calls: the server says goodbye, or the lane has moved on */
+	CONN_LEFT,  /* no new calls: the server said GOODBYE, or the path has moved */
 };
 
 struct client_conn {
 	struct conn conn;
 	struct rpc_client *client;
-	struct lane *lane;
+	struct path *path;
 	struct list link; /* of client.conns */
 	enum conn_state state;
 	char addr[ADDR_TEXT_SIZE];
@@ -63,37 +64,56 @@ struct client_conn {
 	uint32_t n_callbacks;
 };
 
+struct client_away {
+	const char *server; /* NULL: reports are off */
+	struct timer timer;
+	uint64_t since_us, said_us; /* unreachable since (0: reachable); last logged */
+	int why;                    /* the last error; 0: reachable, or not yet reported */
+};
+
+/* What a connection reports to its path. Implemented by client_path.c, which lies above
+ * client_conn.c. */
+struct path_ops {
+	/* The server sent its list of addresses over a connection to `at`. */
+	void (*announced)(struct rpc_client *c, const char *addrs, const char *at);
+	/* The connection has ended. Called in its reader, just before the reader ends. */
+	void (*lost)(struct path *path, struct client_conn *cc);
+};
+
 struct rpc_client {
 	uint32_t magic;
+	const struct path_ops *path_ops;
 	struct rpc_client_options opts;
 	char *name;
 	struct candidate candidates[CANDIDATES_MAX];
 	uint32_t n_candidates;
-	uint32_t spread; /* random: which of several equal rails comes first */
-	uint32_t turn;   /* of the lanes, for requests without a slot */
-	struct lane lanes[LANES_MAX];
+	uint32_t spread; /* random: rotates rails of equal rank */
+	uint32_t turn;   /* round robin over the paths, for requests without a slot */
+	struct path paths[RPC_PATHS_MAX];
 	struct list conns; /* struct client_conn.link: past the handshake and not ended */
-	struct waitq ready; /* a connection, or a reason why there is none */
+	struct waitq ready; /* a connection came up, or a permanent error was recorded */
 	struct waitq idle;  /* for destroy */
 	uint32_t n_users;   /* fibers inside: calls, callbacks, managers, readers */
 	bool closing;
-	int hard_error;     /* what every address answered last, if time does not heal it */
-	int last_error;     /* of the last attempt; 0 since a connection */
+	int hard_error;     /* why no address can work without a change of configuration; 0: none */
+	int last_error;     /* of the last attempt; 0 after a connection was made */
 	int logged_error;
 	uint64_t logged_us;
 	struct uuid cluster;
 	struct body_pool *bodies;
 	struct rpc_client_stats stats;
-	struct rpc_net_totals ended; /* of the connections that have */
+	struct rpc_net_totals ended; /* sums of ended connections */
+	struct client_away away;
 };
 
-/* The connected hook binds the server's idea of us to one connection: a move takes care of that. */
+/* True if the connected hook binds the server's state for this client to one connection, so that a
+ * move must transfer it. */
 static inline bool client_has_session(const struct rpc_client *c)
 {
 	return c->opts.connected != NULL && c->opts.rails_max == 1;
 }
 
-/* What time does not heal. */
+/* An error that retrying cannot resolve. */
 static inline bool is_hard(int status)
 {
 	return status == -LE_AUTH || status == -LE_VERSION || status == -LE_WRONG_CLUSTER;
@@ -105,26 +125,33 @@ static inline bool is_unnamed(int status)
 	return status == -LE_NO_HOST || status == -LE_NO_NAMES;
 }
 
-/* ---- rpc_client.c ---- */
-void client_leave(struct rpc_client *c);
-void client_add_stats(struct rpc_client_stats *s, const struct conn *c);
+/* Ends the count in n_users of a fiber or call. */
+static inline void client_leave(struct rpc_client *c)
+{
+	if (--c->n_users == 0)
+		waitq_wake_all(&c->idle);
+}
 
-/* ---- client_conn.c ---- */
-/* Connects and shakes hands. The caller has the one reference. Yields. */
-int client_conn_open(struct lane *lane, const struct candidate *at, uint64_t timeout_ms,
-		     struct client_conn **ret_cc) CHECK_RESULT;
-/* Starts its reader, which holds a reference of its own, and the connected hook. */
-int client_conn_start(struct client_conn *cc) CHECK_RESULT;
-/* It ends with a farewell: nobody has a call there any more. Yields. */
-void client_conn_retire(struct client_conn *cc);
+/* Adds the connection's counters. */
+static inline void client_add_stats(struct rpc_client_stats *s, const struct conn *c)
+{
+	s->calls += c->n_calls;
+	s->replies += c->n_replies;
+	s->timeouts += c->n_timeouts;
+	s->bytes_out += c->bytes_out;
+	s->bytes_in += c->bytes_in;
+	s->in_flight += c->in_flight;
+}
 
-/* ---- client_lane.c ---- */
-/* What the configuration says, as candidates. */
-int lanes_init(struct rpc_client *c, const char *addrs) CHECK_RESULT;
-int lane_start(struct lane *lane) CHECK_RESULT;
-/* The server told its addresses to a connection at `at`. */
-void lanes_told(struct rpc_client *c, const char *addrs, const char *at);
-/* From the reader at the end of the connection. */
-void lane_lost(struct lane *lane, struct client_conn *cc);
+/* True if any path has a connection that is up. */
+static inline bool client_connected(const struct rpc_client *c)
+{
+	for (uint32_t i = 0; i < RPC_PATHS_MAX; i++) {
+		const struct client_conn *cc = c->paths[i].conn;
+		if (cc != NULL && cc->state == CONN_UP && !cc->conn.dead)
+			return true;
+	}
+	return false;
+}
 
 #endif

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "common/rpc/conn.h"
 
 #include <stdlib.h>
@@ -5,28 +6,29 @@
 #include "common/base/assert.h"
 
 #define BODIES_KEPT 64u
-/* A call whose reply is arriving just now may finish beyond its deadline by so much. */
+/* If a reply is arriving at the deadline of its call, the call may take this much longer. */
 #define GRACE_MS 1000u
 #define CANCEL_MS 100u
-/* So long a caller that gives up waits for its memory, before it takes it by force. */
+/* How long a caller that gives up waits for the peer to release its memory, before it breaks the
+ * connection. */
 #define RELEASE_MS 500u
-/* So long after its caller gave up, a request that was never answered no longer counts. */
+/* A request without a reply frees its slot this long after its caller gave up. */
 #define FORGET_US 30000000u
-#define LOOK_US   1000000u /* so often it is looked for such slots */
-/* A connection that owes an answer and has been silent for so long when a call times out is given
- * up. */
+#define POLL_US   1000000u /* interval of the search for such slots */
+/* If a call times out while the connection has been silent for so long, the connection ends. */
 #define SILENT_US 10000000u
-/* Whoever waits so long, the latter half in silence, asks the link whether the peer is there. */
+/* A caller that has waited so long, the latter half without any frame, has the link check that the
+ * peer is alive. */
 #define PROBE_US 1000000u
 #define RATE_US 1000000u
 
-/* One call under way; on the stack of its fiber. */
+/* One call in flight; on the stack of its fiber. */
 struct pending {
 	struct rpc_call *call;
 	struct fiber *fiber;
 	bool done, waiting, receiving;
-	bool lent;     /* the peer may touch its memory */
-	bool released; /* and does so no more */
+	bool user_memory;     /* the peer may touch its memory */
+	bool released; /* and no longer does */
 	int status;
 	struct body *body;
 	uint32_t body_len;
@@ -117,7 +119,7 @@ int body_encode(struct body_pool *p, void (*put)(struct wire_w *w, const void *m
 	}
 }
 
-/* ---- life ---- */
+/* ---- the connection ---- */
 
 static void watchdog_fired(struct timer *t)
 {
@@ -136,7 +138,7 @@ void conn_init(struct conn *c, struct link *k, struct body_pool *bodies,
 	c->destroy = destroy;
 	c->last_rx_us = c->rate.at_us = loop_now_us();
 	timer_init(&c->watchdog, watchdog_fired);
-	turnq_init(&c->room);
+	turnq_init(&c->space);
 }
 
 int conn_set_window(struct conn *c, uint32_t n)
@@ -190,18 +192,18 @@ void conn_kill(struct conn *c, int why)
 	c->why = why;
 	timer_cancel(&c->watchdog);
 	c->k->ops->shutdown(c->k);
-	/* Their callers are about to be told that nothing is touched any more. */
-	if (c->n_lent > 0)
+	/* The callers may reuse their memory as soon as they are woken. */
+	if (c->n_exposed > 0)
 		c->k->ops->sever(c->k);
 	for (uint32_t i = 0; i < c->n_window; i++) {
 		struct pending *p = c->window[i].pending;
-		/* Data is landing in the caller's buffers: the reader ends this one. */
+		/* If data is arriving in the caller's buffers, the reader ends this call. */
 		if (p != NULL && !p->receiving) {
 			c->window[i].pending = NULL;
 			finish(p, -LE_DISCONNECTED);
 		}
 	}
-	turnq_wake(&c->room);
+	turnq_wake(&c->space);
 }
 
 void conn_watch(struct conn *c, uint64_t ms)
@@ -215,7 +217,7 @@ void conn_watch_end(struct conn *c)
 	timer_cancel(&c->watchdog);
 }
 
-/* Whoever asks, the rate is that of the last second or longer. */
+/* Updates the rates, at most once in RATE_US however often this is called. */
 static void take_rate(struct conn_rate *r, const struct link_stats *k)
 {
 	uint64_t now = loop_now_us(), us = now - r->at_us;
@@ -283,7 +285,7 @@ static void slot_release(struct conn *c, uint32_t i)
 {
 	c->window[i] = (struct window_slot){ 0 };
 	c->free_slots[c->n_free++] = (uint16_t)i;
-	turnq_wake(&c->room);
+	turnq_wake(&c->space);
 }
 
 static void forget_old(struct conn *c)
@@ -297,11 +299,12 @@ static void forget_old(struct conn *c)
 	}
 }
 
-static bool has_room(void *arg)
+static bool has_space(void *arg)
 {
 	struct conn *c = arg;
 
-	/* Before any wait: whoever has less time than a look takes would never do it. */
+	/* Free old slots before any wait: a caller with a deadline below POLL_US would otherwise
+	 * never do it. */
 	if (c->n_free == 0 && !c->dead)
 		forget_old(c);
 	return c->n_free > 0 || c->dead;
@@ -309,20 +312,20 @@ static bool has_room(void *arg)
 
 static int slot_acquire(struct conn *c, uint64_t deadline_us, uint32_t *ret_i)
 {
-	/* Silence counts from when something is asked. Calls that were given up count on: they keep
-	 * their slots. */
+	/* Silence is measured from the first call in flight. Calls that were given up count, as
+	 * they keep their slots. */
 	if (c->n_free == c->n_window)
 		c->last_rx_us = loop_now_us();
-	TRY(turnq_wait(&c->room, has_room, c, LOOK_US, deadline_us));
+	TRY(turnq_wait(&c->space, has_space, c, POLL_US, deadline_us));
 	if (c->dead) {
-		turnq_wake(&c->room);
+		turnq_wake(&c->space);
 		return -LE_DISCONNECTED;
 	}
 	uint32_t i = c->free_slots[--c->n_free];
 	c->window[i].id = ++c->next_number << 16 | i;
 	*ret_i = i;
 	if (c->n_free > 0)
-		turnq_wake(&c->room);
+		turnq_wake(&c->space);
 	return 0;
 }
 
@@ -368,7 +371,7 @@ static int send_request(struct conn *c, const struct rpc_call *call, const struc
 			 .epoch = call->epoch,
 			 .flags = (call->again ? FRAME_AGAIN : 0) |
 				  (call->seen ? FRAME_SEEN : 0) |
-				  (call->withdrawn ? FRAME_WITHDRAWN : 0),
+				  (call->cancelled ? FRAME_CANCEL_IF_NOT_STARTED : 0),
 			 .seq = call->seq,
 			 .target = call->target,
 			 .chain = call->chain,
@@ -389,7 +392,7 @@ static int send_request(struct conn *c, const struct rpc_call *call, const struc
 	return rc;
 }
 
-/* Until the peer has let go of the caller's memory. One that does not say so is cut off. */
+/* Waits until the peer has released the caller's memory; breaks the connection if it does not. */
 static void take_back(struct conn *c, struct pending *p)
 {
 	uint64_t until = loop_deadline_ms(RELEASE_MS);
@@ -407,7 +410,7 @@ static void take_back(struct conn *c, struct pending *p)
 		fiber_interrupt(fiber_self());
 }
 
-/* The caller gives up: nothing of this call is touched any more, its slot waits for the reply. */
+/* Gives up a call: on return nothing of it is accessed any longer. Its slot waits for the reply. */
 static void give_up(struct conn *c, struct pending *p, uint32_t i, int why)
 {
 	struct window_slot *s = &c->window[i];
@@ -415,7 +418,7 @@ static void give_up(struct conn *c, struct pending *p, uint32_t i, int why)
 
 	s->given_up_us = now;
 	c->n_timeouts += why == -LE_TIMEDOUT;
-	if (!p->lent)
+	if (!p->user_memory)
 		s->pending = NULL;
 	if (why == -LE_TIMEDOUT && c->last_rx_us + SILENT_US <= now) {
 		conn_kill(c, -LE_TIMEDOUT);
@@ -424,13 +427,14 @@ static void give_up(struct conn *c, struct pending *p, uint32_t i, int why)
 	int rc = conn_send_plain(c, FRAME_CANCEL, id, loop_deadline_ms(CANCEL_MS));
 	if (rc == -LE_INTR)
 		fiber_interrupt(fiber_self());
-	if (p->lent)
+	if (p->user_memory)
 		take_back(c, p);
 	if (s->id == id && s->pending == p)
 		s->pending = NULL;
 }
 
-/* Comes back now and then before the deadline; the link is asked once for all who wait on it. */
+/* Parks, and returns before the deadline each PROBE_US. One probe of the link serves all callers
+ * that wait on it. */
 static int park_for_reply(struct conn *c, uint64_t until)
 {
 	uint64_t look = loop_now_us() + PROBE_US;
@@ -449,7 +453,7 @@ static int park_for_reply(struct conn *c, uint64_t until)
 	return 0;
 }
 
-/* Until the reply is there. On failure the call has been given up. */
+/* Waits for the reply. After a failure the call has been given up. */
 static int wait_reply(struct conn *c, struct pending *p, uint32_t i, uint64_t deadline_us)
 {
 	bool interrupted = false;
@@ -467,8 +471,8 @@ static int wait_reply(struct conn *c, struct pending *p, uint32_t i, uint64_t de
 			give_up(c, p, i, rc);
 			return rc;
 		}
-		/* The data is arriving in the caller's buffers just now: let it, but not for ever.
-		 */
+		/* The data is arriving in the caller's buffers right now: wait for it, but for a
+		 * limited time. */
 		interrupted |= rc == -LE_INTR;
 		if (rc == -LE_TIMEDOUT && until != deadline_us) {
 			conn_kill(c, -LE_TIMEDOUT);
@@ -515,8 +519,8 @@ int conn_call(struct conn *c, struct rpc_call *call, enum frame_type type, uint6
 	if (d == NULL)
 		return -LE_UNKNOWN_OP;
 	TRY(slot_acquire(c, deadline_us, &i));
-	p.lent = call->n_bulk_in + call->n_bulk_out > 0 && c->k->ops->sever != NULL;
-	c->n_lent += p.lent;
+	p.user_memory = call->n_bulk_in + call->n_bulk_out > 0 && c->k->ops->sever != NULL;
+	c->n_exposed += p.user_memory;
 	c->window[i].pending = &p;
 	c->in_flight++;
 	c->n_calls++;
@@ -530,14 +534,14 @@ int conn_call(struct conn *c, struct rpc_call *call, enum frame_type type, uint6
 	} else {
 		*ret_sent = true;
 		rc = wait_reply(c, &p, i, deadline_us);
-		/* A dead connection's slots go with it; a reply has freed its own. */
+		/* A dead connection's slots are freed with it; a reply has freed its slot. */
 		if (rc == 0)
 			rc = take_reply(&p, d);
 		else
 			body_put(p.body);
 	}
 	c->in_flight--;
-	c->n_lent -= p.lent;
+	c->n_exposed -= p.user_memory;
 	return rc;
 }
 
@@ -549,7 +553,7 @@ void rpc_call_fini(struct rpc_call *call)
 
 /* ---- replies ---- */
 
-/* The first len bytes of the caller's room; -LE_BAD_MESSAGE when it has less. */
+/* Limits the caller's buffers to len bytes; -LE_BAD_MESSAGE if they are smaller. */
 static int clip(const struct rpc_call *call, uint32_t len, struct slot_vec *vec, uint32_t *ret_n)
 {
 	uint32_t n = 0;
@@ -589,7 +593,8 @@ void conn_accepted(struct conn *c, uint64_t id)
 	struct window_slot *s = i < c->n_window ? &c->window[i] : NULL;
 	struct pending *p = s != NULL && id != 0 && s->id == id ? s->pending : NULL;
 
-	/* Doubled by the network, or overtaken by the reply, or nobody waits any more. */
+	/* Ignore a frame that the network doubled or the reply overtook, or that comes after the
+	 * caller has given up. */
 	if (p == NULL || p->done || p->call->ret_accepted)
 		return;
 	p->call->ret_accepted = true;
@@ -603,7 +608,7 @@ void conn_released(struct conn *c, uint64_t id)
 	struct window_slot *s = i < c->n_window ? &c->window[i] : NULL;
 	struct pending *p = s != NULL && id != 0 && s->id == id ? s->pending : NULL;
 
-	/* Nobody asked for it, or the reply was quicker. */
+	/* Ignore it if the call was not given up, or the reply came first. */
 	if (p == NULL || p->done)
 		return;
 	p->released = true;
@@ -637,11 +642,12 @@ int conn_reply_arrived(struct conn *c, const struct link_rx *rx)
 			}
 			return rc;
 		}
-		/* Without buffers of its own the call may have been given up meanwhile. */
+		/* A call without buffers may have been given up while the data was discarded. */
 		if (p != NULL && s->pending != p)
 			p = NULL;
 	}
-	/* While the data came, a slot whose caller had gone may have been forgotten and taken. */
+	/* If the caller had given up, forget_old may have freed the slot, for another call, while
+	 * the data arrived. */
 	if (known && s->id == rx->hdr.id)
 		slot_release(c, i);
 	if (p != NULL)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "common/rpc/net_report.h"
 
 #include <inttypes.h>
@@ -5,10 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TAIL_SIZE 256u /* kept free for the end of the text */
+#define TAIL_SIZE 256u /* reserved for the end of the text */
 #define ROW_SIZE 1024u
 
-/* A name from outside as the inside of a JSON string. */
+/* Makes a name from outside safe inside a JSON string. */
 static const char *clean(const char *text, char *buf, size_t size)
 {
 	size_t n = 0;
@@ -43,7 +44,7 @@ static const char *role_name(enum rpc_role role)
 	return (unsigned)role < sizeof(names) / sizeof(names[0]) ? names[role] : "";
 }
 
-/* What only the side that connects knows. */
+/* Fields that only the connecting side has. */
 static void client_fields(char *buf, size_t size, const struct rpc_net *n)
 {
 	snprintf(buf, size,
@@ -103,7 +104,7 @@ size_t net_report_end(struct net_report *r)
 		"],\"listed\":%u,\"total\":%u,\"data_copied_bytes\":%" PRIu64
 		",\"rdma\":{\"queue_pairs\":%" PRIu64 ",\"completion_queues\":%" PRIu64
 		",\"memory_regions\":%" PRIu64 ",\"registered_bytes\":%" PRIu64 "}}",
-		r->n_listed, r->n, payload_copied(), r->held.queue_pairs,
+		r->n_listed, r->n, copy_counter_bytes(), r->held.queue_pairs,
 		r->held.completion_queues, r->held.regions, r->held.registered_bytes);
 	return r->len;
 }

@@ -1,36 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connections for people and for /metrics: what rpc_client_net and rpc_server_net tell as JSON, and
- * the counters of each transport. Plain functions on memory.
+ * Connections for status pages and /metrics: the output of rpc_client_net and rpc_server_net as
+ * JSON, and counters by transport. Plain functions on memory.
  */
 #ifndef LEAT_RPC_NET_REPORT_H
 #define LEAT_RPC_NET_REPORT_H
 
+#include "common/base/copy_counter.h"
 #include "common/base/metrics.h"
-#include "common/base/payload.h"
 #include "common/rpc/rpc.h"
+
+#define NET_REPORT_SIZE (48u << 10) /* of the JSON in a server's status page */
 
 /*
  * {"transport":{...},"from":F,"connections":[{...},...],"listed":L,"total":N,
- *  "data_copied_bytes":B,"rdma":{"queue_pairs":..}}: from connection `from` on as
- * many as fit; a reader who wants the others asks again. Fill with net_report_add from the fn of
- * rpc_client_net and rpc_server_net.
+ *  "data_copied_bytes":B,"rdma":{"queue_pairs":..}}
+ *
+ * Lists as many connections as fit, from number `from` on; a reader requests the next part with a
+ * higher `from`. Call net_report_add from the fn of rpc_client_net and rpc_server_net.
  */
 struct net_report {
 	char *buf;
 	size_t size, len;
-	uint32_t from, n, n_listed; /* n: connections seen */
+	uint32_t from, n, n_listed; /* n: connections added, listed or not */
 	bool full;
 	struct transport_resources held;
 };
+/* Starts a report in buf about the connections of t. */
 void net_report_begin(struct net_report *r, char *buf, size_t size, struct transport *t,
 		      uint32_t from);
-/* to: "mds", "target 3", or, at a server, NULL: then without the rail and what was repeated, which
- * only the side that connects knows. */
+/* Adds a connection. to: "mds", "target 3"; NULL at a server: then the rail and the counters of
+ * repetitions are left out, which only the connecting side has. */
 void net_report_add(struct net_report *r, const char *to, const struct rpc_net *n);
 /* Returns the length of the text in buf. size must be at least 1024. */
 size_t net_report_end(struct net_report *r);
 
-/* Rows of a program's table of metrics; p is the prefix of the names: "leat_mds". */
+/* Entries for a program's table of metrics; p is the prefix of the names: "leat_mds". */
 #define NET_METRICS(M, p) \
 	NET_METRICS_OF(M, tcp, p "_net_tcp", "tcp") \
 	NET_METRICS_OF(M, verbs, p "_net_verbs", "verbs") \
@@ -57,7 +62,7 @@ size_t net_report_end(struct net_report *r);
 		metric_set(&(m)->rdma_cqs, (totals)->held.completion_queues); \
 		metric_set(&(m)->rdma_mrs, (totals)->held.regions); \
 		metric_set(&(m)->rdma_bytes, (totals)->held.registered_bytes); \
-		metric_set(&(m)->data_copied, payload_copied()); \
+		metric_set(&(m)->data_copied, copy_counter_bytes()); \
 	} while (0)
 #define NET_METRICS_SET_OF(m, t, c) \
 	do { \

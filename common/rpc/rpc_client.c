@@ -1,16 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The client's side: calls run in the fibers of their callers over the connection of the moment
- * (conn.c); without one they wait for it. Where the connections come from is client_lane.c.
+ * The client's side: calls run in the fibers of their callers over the current connection (conn.c),
+ * and wait while there is none. client_path.c makes the connections.
  *
- *   connect → handshake → setup (the connected hook, in a fiber of its own) → up → lost → back-off
- * → …
+ *    connect → handshake → setup (the connected hook, in a separate fiber) → up → lost →
+ *    back-off → …
  *
- * With several rails, requests that change something keep to the lane of their slot, so that a
- * repeated one finds the same place; the others go to the lanes in turn.
+ * With several rails, requests that change something keep to the path of their slot, so that a
+ * repeated one reaches the same place; the others use the paths in turn.
  *
- * A failure that time does not heal (wrong key, version or cluster at every address) is given to
- * the callers at once, while the lanes go on trying. So is a host that is not known, to those who
- * ask for that (hosts_known).
+ * An error that retrying cannot resolve (wrong key, version or cluster at every address) is
+ * returned to the callers immediately, while the paths continue to retry. So is an unknown host, if
+ * the client's options request that (hosts_known).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,24 +19,10 @@
 
 #include "common/base/assert.h"
 #include "common/base/log.h"
-#include "common/rpc/client_impl.h"
+#include "common/rpc/client_conn.h"
+#include "common/rpc/client_path.h"
+#include "common/rpc/client_unreachable.h"
 #include "common/rt/env.h"
-
-void client_leave(struct rpc_client *c)
-{
-	if (--c->n_users == 0)
-		waitq_wake_all(&c->idle);
-}
-
-void client_add_stats(struct rpc_client_stats *s, const struct conn *c)
-{
-	s->calls += c->n_calls;
-	s->replies += c->n_replies;
-	s->timeouts += c->n_timeouts;
-	s->bytes_out += c->bytes_out;
-	s->bytes_in += c->bytes_in;
-	s->in_flight += c->in_flight;
-}
 
 /* ---- the interface ---- */
 
@@ -82,9 +69,9 @@ int rpc_client_create(const struct rpc_client_options *opts, struct rpc_client *
 	c->opts.name = c->name;
 	int rc = c->name != NULL ? body_pool_create(&c->bodies) : -LE_NOMEM;
 	if (rc == 0)
-		rc = lanes_init(c, opts->addrs);
+		rc = paths_init(c, opts->addrs);
 	if (rc == 0)
-		rc = lane_start(&c->lanes[0]);
+		rc = path_start(&c->paths[0]);
 	if (rc < 0) {
 		client_free(c);
 		return rc;
@@ -93,7 +80,7 @@ int rpc_client_create(const struct rpc_client_options *opts, struct rpc_client *
 	return 0;
 }
 
-/* Saying goodbye yields, and the list may change meanwhile: begin anew after each. */
+/* Sending GOODBYE yields, and the list may change meanwhile: start again after each. */
 static void end_connections(struct rpc_client *c)
 {
 	bool more = true;
@@ -117,14 +104,15 @@ void rpc_client_destroy(struct rpc_client *c)
 		return;
 	ASSERT(c->magic == CLIENT_MAGIC);
 	c->closing = true;
+	client_away_end(c);
 	waitq_wake_all(&c->ready);
-	for (uint32_t i = 0; i < LANES_MAX; i++)
-		if (c->lanes[i].next != NULL)
-			conn_kill(&c->lanes[i].next->conn, -LE_SHUTDOWN);
+	for (uint32_t i = 0; i < RPC_PATHS_MAX; i++)
+		if (c->paths[i].next != NULL)
+			conn_kill(&c->paths[i].next->conn, -LE_SHUTDOWN);
 	end_connections(c);
-	for (uint32_t i = 0; i < LANES_MAX; i++)
-		if (c->lanes[i].manager != NULL)
-			fiber_interrupt(c->lanes[i].manager);
+	for (uint32_t i = 0; i < RPC_PATHS_MAX; i++)
+		if (c->paths[i].manager != NULL)
+			fiber_interrupt(c->paths[i].manager);
 	while (c->n_users > 0) {
 		int rc = waitq_wait(&c->idle, NO_DEADLINE);
 		(void)rc;
@@ -149,19 +137,19 @@ static bool usable(const struct client_conn *cc, const struct rpc_call *call)
 	       ((call->flags & RPC_CALL_SETUP) != 0 && cc->state == CONN_SETUP);
 }
 
-/* The connection for a call; NULL: there is none. */
+/* Picks the connection for a call; NULL: none is usable. */
 static struct client_conn *pick(struct rpc_client *c, const struct rpc_call *call)
 {
-	struct client_conn *first = c->lanes[0].conn, *all[LANES_MAX];
+	struct client_conn *first = c->paths[0].conn, *all[RPC_PATHS_MAX];
 	uint32_t n = 0, n_verbs = 0;
 
 	if (c->opts.rails_max == 1)
 		return usable(first, call) ? first : NULL;
-	for (uint32_t i = 0; i < LANES_MAX; i++) {
-		struct client_conn *cc = c->lanes[i].conn;
+	for (uint32_t i = 0; i < RPC_PATHS_MAX; i++) {
+		struct client_conn *cc = c->paths[i].conn;
 		if (!usable(cc, call))
 			continue;
-		/* Lane 0 may have fallen back to tcp while a rail is still there. */
+		/* Path 0 may have fallen back to tcp while a rail is still up. */
 		if (addr_is_verbs(cc->addr) && n_verbs++ == 0)
 			n = 0;
 		if (n_verbs == 0 || addr_is_verbs(cc->addr))
@@ -172,7 +160,7 @@ static struct client_conn *pick(struct rpc_client *c, const struct rpc_call *cal
 	return all[(call->seq != 0 ? call->slot : c->turn++) % n];
 }
 
-/* 0: there is a connection that this call may use. */
+/* Waits for a connection that this call may use. */
 static int wait_connection(struct rpc_client *c, const struct rpc_call *call, uint64_t deadline_us,
 			   struct client_conn **ret_cc)
 {
@@ -206,9 +194,9 @@ static int call_once(struct rpc_client *c, struct rpc_call *call, uint64_t deadl
 	conn_ref(conn);
 	int rc = conn_call(conn, call, FRAME_REQUEST, deadline_us, ret_sent);
 	call->ret_sent = *ret_sent;
-	/* The last call of a connection that was left for another one ends it. */
+	/* The last call on a connection that was replaced ends it. */
 	if (cc->moved && conn->in_flight == 0) {
-		waitq_wake_all(&cc->lane->news);
+		waitq_wake_all(&cc->path->news);
 		if (!client_has_session(c))
 			conn_kill(conn, -LE_SHUTDOWN);
 	}
@@ -226,7 +214,7 @@ int rpc_call(struct rpc_client *c, struct rpc_call *call)
 	c->n_users++;
 	do {
 		rc = call_once(c, call, deadline_us, &sent);
-		/* What has not been sent may go over the next connection. */
+		/* A request that was not sent may use the next connection. */
 	} while (rc == -LE_DISCONNECTED && !sent && !c->closing &&
 		 (call->flags & (RPC_CALL_SETUP | RPC_CALL_NO_WAIT)) == 0);
 	if (rc == -LE_DISCONNECTED && c->closing)
@@ -238,12 +226,7 @@ int rpc_call(struct rpc_client *c, struct rpc_call *call)
 
 bool rpc_client_connected(const struct rpc_client *c)
 {
-	for (uint32_t i = 0; i < LANES_MAX; i++) {
-		const struct client_conn *cc = c->lanes[i].conn;
-		if (cc != NULL && cc->state == CONN_UP && !cc->conn.dead)
-			return true;
-	}
-	return false;
+	return client_connected(c);
 }
 
 const struct uuid *rpc_client_cluster(const struct rpc_client *c)
@@ -267,7 +250,7 @@ static void fill_net(const struct rpc_client *c, struct client_conn *cc, struct 
 	n->role = cc->peer.role;
 	n->name = cc->peer.name;
 	n->addr = cc->addr;
-	n->rail = cc->lane->i;
+	n->rail = cc->path->i;
 	n->age_us = loop_now_us() - cc->since_us;
 	n->reconnects = c->stats.connects > 0 ? c->stats.connects - 1 : 0;
 	n->moves = c->stats.moves;

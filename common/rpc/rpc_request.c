@@ -1,16 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A request on the server, from its frame to its reply: checks, buffers for its data, a fiber, the
- * handler, the reply. Request objects are reused; a small request and its reply cost no allocation.
+ * A request on the server, from its frame to its reply: checks, slots for its data, a fiber, the
+ * handler, the reply. Request objects are reused; a small request and its reply need no allocation.
  *
- * Whatever is wrong with one request is its reply's status. What breaks the rules of the connection
- * (more requests than granted) ends it.
+ * An error of one request is the status of its reply. A violation of the connection's rules (more
+ * requests than granted) ends the connection.
  */
+#include "common/rpc/rpc_request.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/assert.h"
 #include "common/base/log.h"
-#include "common/rpc/server_impl.h"
 
 #define FREE_REQUESTS_MAX 1024u
 
@@ -86,16 +88,13 @@ bool rpc_req_canceled(const struct rpc_req *r)
 
 static struct request *find(struct server_conn *sc, uint64_t id)
 {
-	for (struct hmap_node *n = hmap_find(&sc->by_id, hash_u64(id)); n != NULL;
-	     n = hmap_find_next(n)) {
-		struct request *q = container_of(n, struct request, node);
-		if (q->pub.hdr.id == id)
-			return q;
-	}
-	return NULL;
+	struct hmap_node *n = hmap_find_id(&sc->by_id, id);
+
+	return n != NULL ? container_of(n, struct request, node) : NULL;
 }
 
-/* The client wants its memory back, and gets it as soon as nothing is moving. Once. */
+/* The client has cancelled: confirms with RELEASED that its memory is no longer accessed, once no
+ * transfer is running. At most once. */
 static void release_memory(struct request *q)
 {
 	struct server_conn *sc = q->sc;
@@ -155,7 +154,7 @@ static int send_reply(struct server_conn *sc, struct link_tx *tx)
 	tx->rest_us = ms * 1000ull;
 	for (;;) {
 		rc = conn->dead ? -LE_DISCONNECTED : conn->k->ops->send(conn->k, tx, deadline_us);
-		/* It waited behind others, and they went out: the peer is slow, not deaf. */
+		/* The reply waited for others, and they were sent: the peer is slow, not dead. */
 		if (rc == -LE_TIMEDOUT && sc->n_sent != n_sent) {
 			n_sent = sc->n_sent;
 			deadline_us = loop_deadline_ms(ms);
@@ -253,7 +252,7 @@ static void request_end(struct request *q)
 	drop_bulk(q->pub.reply_bulk, q->pub.n_reply_bulk);
 	list_remove(&q->link);
 	hmap_remove(&sc->by_id, &q->node);
-	/* The last one of a connection that has ended: now nothing of it is left to be stopped. */
+	/* The last request of an ended connection: request_cancel_all has nothing left to stop. */
 	if (--sc->n_running == 0 && sc->reader == NULL)
 		list_remove(&sc->link);
 	request_put(s, q);
@@ -264,8 +263,8 @@ static void request_end(struct request *q)
 
 /* ---- the arrival ---- */
 
-/* The address of the data is known before it is received: so much room or none. Yields; the wait is
- * what holds back clients that send faster than the server works. */
+/* Collects slots for len bytes, all or none. Yields; this wait is the back-pressure on clients that
+ * send faster than the server works. */
 static int get_slots(struct rpc_server *s, uint32_t len, struct slot_vec *vec, uint32_t *ret_n)
 {
 	uint32_t size = slot_pool_size(s->opts.bulk_pool), n = 0;
@@ -288,8 +287,8 @@ static int get_slots(struct rpc_server *s, uint32_t len, struct slot_vec *vec, u
 	return rc;
 }
 
-/* In the request's own fiber, where the transport can: neither the wait for slots nor the transfer
- * holds up the other frames of the connection. */
+/* Runs in the request's fiber, where the transport allows it (bulk_apart), so that neither the wait
+ * for slots nor the transfer delays other frames of the connection. */
 static int fetch_bulk(struct request *q)
 {
 	struct conn *conn = &q->sc->conn;
@@ -341,7 +340,7 @@ static int admit(const struct server_conn *sc, const struct frame_hdr *h,
 	return check_bulk(s, h->bulk_len);
 }
 
-/* How many of the descriptors make up the first len bytes. */
+/* The number of descriptors that cover the first len bytes. */
 static uint32_t descs_of(const struct link_rx *rx, uint32_t len)
 {
 	uint32_t n = 0;
@@ -379,7 +378,7 @@ static void request_init(struct request *q, struct server_conn *sc, const struct
 		rx->hdr.timeout_ms > 0 ? r->start_us + rx->hdr.timeout_ms * 1000ull : NO_DEADLINE;
 	r->arg = sc->s->opts.arg;
 	list_push(&sc->running, &q->link);
-	hmap_insert(&sc->by_id, &q->node, hash_u64(rx->hdr.id));
+	hmap_insert_id(&sc->by_id, &q->node, rx->hdr.id);
 	sc->n_running++;
 	sc->s->n_requests++;
 	conn_ref(&sc->conn);
@@ -437,11 +436,11 @@ int request_arrived(struct server_conn *sc, const struct link_rx *rx)
 
 	if (rx->hdr.id == 0)
 		return -LE_BAD_FRAME;
-	/* Doubled by the network: the first one will answer. */
+	/* Doubled by the network: the first one is answered. */
 	if (find(sc, rx->hdr.id) != NULL)
 		return rx->hdr.bulk_len > 0 ? sc->conn.k->ops->recv_bulk(sc->conn.k, rx, NULL, 0)
 					    : 0;
-	/* Twice as many as granted: what the client gave up long ago may still run here. */
+	/* Twice the granted number: requests that the client gave up may still run here. */
 	if (sc->n_running >= 2 * sc->credits)
 		return -LE_OVERLOAD;
 	int rc = admit(sc, &rx->hdr, &handler);

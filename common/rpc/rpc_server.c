@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The server's side: one fiber per listening address accepts, one per connection shakes hands and
- * reads; requests are in rpc_request.c.
+ * The server's side: one fiber per listening address accepts, one per connection does the handshake
+ * and reads. Requests are in rpc_request.c.
  *
- * A connection: accepted (a stranger, with a deadline; the oldest stranger makes room for a new
- * one) → authenticated → the opened hook → requests → the end, from either side → the closed hook →
- * freed when its last request and its last reference are gone.
+ * A connection: accepted (a stranger, with a deadline; beyond STRANGERS_MAX the oldest stranger is
+ * dropped) → authenticated → the opened hook → requests → the end, by either side → the closed hook
+ * → freed after its last request and its last reference.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,16 +16,14 @@
 #include "common/base/log.h"
 #include "common/rpc/addr.h"
 #include "common/rpc/auth.h"
-#include "common/rpc/server_impl.h"
+#include "common/rpc/rpc_request.h"
 #include "common/rt/env.h"
 #include "common/rt/net.h"
 
-#define HANDSHAKE_MS 5000u
 #define STRANGERS_MAX 1024u
 #define CALLBACK_WINDOW 64u
 #define ACCEPT_RETRY_US 50000u
 #define LOG_AGAIN_US 60000000u
-#define GOODBYE_MS 100u
 #define ADDRS_SIZE (LISTENERS_MAX * (ADDR_TEXT_SIZE + 1))
 
 /* ---- peers ---- */
@@ -90,7 +89,7 @@ static void conn_free(struct conn *conn)
 	free(sc);
 }
 
-/* True once a minute for the same host, status and kind of end. */
+/* True once a minute for one combination of host, status and kind of end. */
 static bool may_log(struct rpc_server *s, const char *addr, bool welcomed, int status)
 {
 	const char *port = strrchr(addr, ':');
@@ -114,7 +113,7 @@ static void no_stranger(struct server_conn *sc)
 	sc->s->n_strangers--;
 }
 
-/* From the first byte to the opened hook. */
+/* From the first byte to the end of the opened hook. */
 static int welcome(struct server_conn *sc)
 {
 	struct rpc_server *s = sc->s;
@@ -129,7 +128,7 @@ static int welcome(struct server_conn *sc)
 	struct auth_state st;
 	char told[ADDR_LIST_SIZE];
 
-	rpc_server_told(s, told, sizeof(told));
+	rpc_server_announced(s, told, sizeof(told));
 	self.addrs = told;
 	conn_watch(conn, HANDSHAKE_MS);
 	int rc = auth_server(conn->k, &self, &st, &peer);
@@ -145,7 +144,7 @@ static int welcome(struct server_conn *sc)
 	sc->credits = peer.credits;
 	memcpy(sc->peer.name, peer.name, sizeof(sc->peer.name));
 	TRY(conn_set_window(conn, CALLBACK_WINDOW));
-	/* The hook may take as long as it likes. */
+	/* The hook has no time limit. */
 	conn_watch_end(conn);
 	rc = s->closing               ? -LE_SHUTDOWN
 	     : s->opts.opened != NULL ? s->opts.opened(s->opts.arg, &sc->peer)
@@ -194,7 +193,7 @@ static void serve(struct server_conn *sc)
 			rc = dispatch(sc, &rx);
 	}
 	conn_kill(conn, rc < 0 ? rc : -LE_DISCONNECTED);
-	/* Who ended it first knows why. */
+	/* The reason recorded first is the real one. */
 	rc = conn->why;
 	bool usual = rc == -LE_DISCONNECTED || rc == -LE_INTR || rc == -LE_SHUTDOWN;
 	if (!usual && may_log(sc->s, sc->peer.addr, true, rc))
@@ -256,7 +255,7 @@ static void accepted(struct rpc_server *s, struct link *k)
 		k->ops->close(k);
 		return;
 	}
-	/* The one that has waited longest is the least likely to be in earnest. */
+	/* The one that has waited longest is the least likely to be a real client. */
 	if (s->n_strangers >= STRANGERS_MAX) {
 		struct server_conn *oldest =
 			list_entry(s->strangers.next, struct server_conn, stranger_link);
@@ -300,7 +299,7 @@ static void accept_main(void *arg)
 		else if (rc == 0)
 			accepted(s, k);
 		else if (!s->closing)
-			/* Out of descriptors, most likely: others will be closed. */
+			/* Most likely out of descriptors, until other connections close. */
 			(void)!fiber_sleep_us(ACCEPT_RETRY_US);
 	}
 	s->acceptors[i] = NULL;
@@ -333,8 +332,8 @@ static int listen_at(struct rpc_server *s, const char *addr)
 	return rc;
 }
 
-/* One address of the configuration, which may stand for several. It is enough when one of them
- * works: verbs may be missing where tcp is not. */
+/* Listens on one configured address, which may stand for several. One working address is enough:
+ * verbs may be missing where tcp is not. */
 static int listen_on(struct rpc_server *s, const char *addr)
 {
 	struct transport *t = s->opts.transport;
@@ -442,7 +441,7 @@ const char *rpc_server_addrs(const struct rpc_server *s)
 	return s->addrs;
 }
 
-void rpc_server_told(const struct rpc_server *s, char *buf, size_t size)
+void rpc_server_announced(const struct rpc_server *s, char *buf, size_t size)
 {
 	struct transport *t = s->opts.transport;
 	char copy[ADDRS_SIZE], list[ADDR_LIST_SIZE], *save = NULL, *save2 = NULL;
@@ -503,7 +502,7 @@ static void stop_accepting(struct rpc_server *s)
 		s->opts.transport->ops->listener_close(s->listeners[i]);
 }
 
-/* Sending yields, and the list may change meanwhile: begin anew after each. */
+/* Sending yields, and the list may change meanwhile: start again after each. */
 static void say_goodbye(struct rpc_server *s)
 {
 	bool more = true;
@@ -532,7 +531,7 @@ static void close_all(struct rpc_server *s)
 		conn_kill(&sc->conn, -LE_SHUTDOWN);
 		request_cancel_all(sc);
 		request_interrupt_all(sc);
-		/* It may wait for a slot. */
+		/* The reader may be waiting for a slot. */
 		if (sc->reader != NULL)
 			fiber_interrupt(sc->reader);
 	}

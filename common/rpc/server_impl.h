@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What rpc_server.c (listening, connections) and rpc_request.c (requests) know of each other.
- * Nobody else includes this. Everything is owned by the server's loop.
+ * The state of a server, for rpc_server.c (listening, connections) and rpc_request.c (requests),
+ * which alone include this. Everything is owned by the server's loop.
  */
 #ifndef LEAT_RPC_SERVER_IMPL_H
 #define LEAT_RPC_SERVER_IMPL_H
@@ -9,15 +10,15 @@
 #include "common/rpc/conn.h"
 
 #define LISTENERS_MAX 16u
-#define OPS_MAX 0x400u /* op numbers are below */
+#define OPS_MAX 0x400u /* op numbers are lower */
 #define ARENA_INLINE 8192u
-#define SEND_STALL_MS 30000u /* a peer that takes no bytes for so long is cut off */
+#define SEND_STALL_MS 30000u /* a peer that receives nothing for so long is disconnected */
 #define BULK_STALL_MS 30000u
-/* A reply with data may take so much longer than data_stall_ms. */
+/* Slowest rate of a client: a reply with data gets this much time in addition to data_stall_ms. */
 #define SLOWEST_BYTES_PER_MS 4096u
 #define LOG_PEERS 32u
 
-/* When something was last logged about a peer: once a minute is enough. */
+/* When a message about a peer was last logged; limits them to one a minute. */
 struct log_peer {
 	uint64_t hash, at_us;
 };
@@ -26,7 +27,7 @@ struct log_peer {
 struct rpc_server {
 	uint32_t magic;
 	struct rpc_server_options opts;
-	char *text; /* of opts.addrs and opts.name */
+	char *text; /* memory of the listen addresses and of opts.name */
 	char *advertise;
 	char *addrs;
 	struct listener *listeners[LISTENERS_MAX];
@@ -38,14 +39,14 @@ struct rpc_server {
 	uint32_t n_conns, n_strangers, n_acceptors;
 	uint32_t n_requests;
 	struct waitq idle; /* n_requests, n_conns or n_acceptors became 0 */
-	struct fmutex
-		bulk_lock; /* one reader at a time collects slots: no two with half of them each */
+	/* Held by the one reader that collects slots, so that no two wait with half of theirs. */
+	struct fmutex bulk_lock;
 	struct body_pool *bodies;
 	struct list free_requests;
 	uint32_t n_free_requests;
 	const struct rpc_handler *by_op[OPS_MAX];
 	struct log_peer logged[LOG_PEERS];
-	struct rpc_net_totals ended; /* of the connections that have */
+	struct rpc_net_totals ended; /* sums of ended connections */
 };
 
 #define SERVER_CONN_MAGIC 0x52504350u
@@ -59,7 +60,7 @@ struct server_conn {
 	struct list running; /* struct request.link */
 	struct hmap by_id;   /* of running */
 	uint32_t n_running, credits;
-	uint64_t n_sent; /* replies: whether there is progress */
+	uint64_t n_sent; /* replies sent, to detect progress */
 	uint64_t since_us;
 	bool said_goodbye;
 };
@@ -73,17 +74,18 @@ struct arena_chunk {
 struct request {
 	uint32_t magic;
 	bool canceled, accepted;
-	bool fetching; /* its data is on its way into pub.bulk */
+	bool fetching; /* its data is being received into pub.bulk */
 	bool replying;
 	bool released; /* the client has its memory back */
 	struct server_conn *sc;
 	struct fiber *fiber;
 	const struct rpc_handler *handler;
-	struct list link; /* of sc->running, or of s->free_requests */
+	struct list link; /* in sc->running or s->free_requests */
 	struct hmap_node node;
 	struct arena_chunk *chunks;
 	uint32_t arena_used, arena_total;
-	/* Descriptors: so many say where its own data is, the others where to put the reply's. */
+	/* The first n_out descriptors are the source of the request's data, the others the
+	 * destination of the reply's. */
 	uint32_t n_out;
 	const uint8_t *body;
 	uint32_t body_len;
@@ -92,16 +94,5 @@ struct request {
 	struct link_rx rx; /* header and descriptors */
 	uint64_t arena[ARENA_INLINE / 8];
 };
-
-/* A request frame has come: starts its fiber or answers it at once. An error ends the connection.
- * Yields. */
-int request_arrived(struct server_conn *sc, const struct link_rx *rx) CHECK_RESULT;
-/* Yields. */
-void request_cancel(struct server_conn *sc, uint64_t id);
-/* The connection is gone: whatever runs for it may stop. */
-void request_cancel_all(struct server_conn *sc);
-/* Wakes what runs for it, so that it can see that. */
-void request_interrupt_all(struct server_conn *sc);
-void request_pool_free(struct rpc_server *s);
 
 #endif

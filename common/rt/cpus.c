@@ -1,42 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "common/rt/cpus.h"
 
 #include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "common/base/cpu_list.h"
 #include "common/base/log.h"
 
 #define LIST_SIZE 4096
 #define NODES_MAX 1024
-
-/* "0-3,8\n" as a set; false: not such a list. */
-static bool parse(const char *p, cpu_set_t *set)
-{
-	CPU_ZERO(set);
-	while (*p != '\0' && *p != '\n') {
-		char *end;
-		unsigned long first, last;
-
-		if (*p < '0' || *p > '9')
-			return false;
-		first = last = strtoul(p, &end, 10);
-		if (*end == '-') {
-			p = end + 1;
-			if (*p < '0' || *p > '9')
-				return false;
-			last = strtoul(p, &end, 10);
-		}
-		if (last >= CPU_SETSIZE || first > last)
-			return false;
-		if (*end != ',' && *end != '\0' && *end != '\n')
-			return false;
-		for (unsigned long cpu = first; cpu <= last; cpu++)
-			CPU_SET(cpu, set);
-		p = *end == ',' ? end + 1 : end;
-	}
-	return CPU_COUNT(set) > 0;
-}
 
 static bool node_cpus(int node, cpu_set_t *ret_set)
 {
@@ -46,7 +19,7 @@ static bool node_cpus(int node, cpu_set_t *ret_set)
 	FILE *f = fopen(path, "re");
 	if (f == NULL)
 		return false;
-	bool found = fgets(list, sizeof(list), f) != NULL && parse(list, ret_set);
+	bool found = fgets(list, sizeof(list), f) != NULL && cpu_list_parse(list, ret_set);
 	fclose(f);
 	return found;
 }
@@ -60,8 +33,8 @@ int cpus_use(const char *list, int node)
 	if (strcmp(list, "auto") == 0) {
 		if (node < 0 || !node_cpus(node, &want))
 			return 0;
-	} else if (!parse(list, &want)) {
-		log_error("cores = %s: auto, all, or a list such as 0-3,8", list);
+	} else if (!cpu_list_parse(list, &want)) {
+		log_error("cores = %s: must be auto, all, or a list such as 0-3,8", list);
 		return -LE_CONFIG;
 	}
 	if (sched_getaffinity(0, sizeof(have), &have) < 0)

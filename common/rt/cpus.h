@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which processors the calling thread may use, and their NUMA nodes. Plain functions over sched_*
  * and sysfs; at start only.
@@ -10,13 +11,13 @@
 #include "common/base/status.h"
 
 /*
- * Keeps the calling thread on these processors: "0-3,8". "auto" takes those of the NUMA node (of
- * which the process may use some; a negative node: all stay), "all" leaves it as it is. Threads
- * made later by this one inherit it. -LE_CONFIG with a log line: not such a list, or none of them
- * may be used.
+ * Binds the calling thread to these processors: "0-3,8". "auto" means those processors of the NUMA
+ * node that the process may use; without any, or with a negative node, it changes nothing. "all"
+ * changes nothing. Threads created later by this one inherit the binding. -LE_CONFIG with a log
+ * line: not such a list, or none of them may be used.
  */
 int cpus_use(const char *list, int node) CHECK_RESULT;
-/* The one NUMA node of all processors that the calling thread may use; -1: several, or unknown. */
+/* The NUMA node that contains all processors of the calling thread; -1: several, or unknown. */
 int cpus_node(void);
 
 #endif

@@ -1,4 +1,5 @@
-/* What every env has in common: whole transfers over single calls, whole files. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Common to every env: complete transfers over single calls, whole files. */
 #include "common/rt/env.h"
 
 #include <fcntl.h>
@@ -23,9 +24,9 @@ uint64_t env_random_u64(struct env *env)
 /* ---- files ---- */
 
 /*
- * Nobody interrupts file I/O here, but some file systems (tmpfs and Btrfs in fallocate, FUSE, NFS)
- * give up when anything at all is pending for the thread, which may be the ring's own work: the
- * call has done nothing and is made again.
+ * This code interrupts no file I/O, but some file systems (tmpfs and Btrfs in fallocate, FUSE, NFS)
+ * return EINTR when anything is pending for the thread, which may be the ring's own work. The call
+ * has done nothing and is repeated.
  */
 #define UNTIL_DONE(rc, call) \
 	do \
@@ -66,7 +67,7 @@ void env_file_close(struct env_file *f)
 		f->env->ops->file_close(f);
 }
 
-/* A place in a list of iovecs. */
+/* A position in a list of iovecs. */
 struct iov_cursor {
 	const struct iovec *iov;
 	int n;
@@ -203,7 +204,7 @@ int env_mkdir(struct env *env, const char *path, mode_t mode)
 	return env->ops->path_mkdir(env, path, mode);
 }
 
-/* Makes the name of path durable. Cuts path, which is the caller's own copy. */
+/* Makes the name of path durable. Shortens path, which must be the caller's own copy. */
 static int sync_parent(struct env *env, char *path)
 {
 	char *slash;
@@ -217,7 +218,7 @@ static int sync_parent(struct env *env, char *path)
 	return env_syncdir(env, path);
 }
 
-/* One directory, its name durable; one that exists is fine. */
+/* Makes one directory, and its name durable; an existing one is fine. */
 static int mkdir_synced(struct env *env, const char *path, size_t len, mode_t mode)
 {
 	char part[PATH_TEXT_MAX];
@@ -229,7 +230,7 @@ static int mkdir_synced(struct env *env, const char *path, size_t len, mode_t mo
 	if (rc < 0)
 		return rc == -LE_EXIST ? 0 : rc;
 	rc = sync_parent(env, part);
-	/* A directory that we may write but not read cannot be synced by us. */
+	/* A parent that this process may write but not read cannot be opened for the sync. */
 	return rc == -LE_ACCES ? 0 : rc;
 }
 
@@ -247,6 +248,39 @@ int env_mkdirs(struct env *env, const char *path, mode_t mode)
 		if (path[i] == '/' || path[i] == '\0')
 			TRY(mkdir_synced(env, path, i, mode));
 	return 0;
+}
+
+int env_find_parent(struct env *env, const char *path, char *ret_parent, size_t size)
+{
+	char parent[PATH_TEXT_MAX], inside[PATH_TEXT_MAX];
+	size_t len = strlen(path);
+	struct stat st;
+	int rc;
+
+	if (len >= sizeof(parent))
+		return -LE_NAMETOOLONG;
+	memcpy(parent, path, len + 1);
+	while (len > 0 && parent[len - 1] == '/')
+		len--;
+	while (len > 0 && parent[len - 1] != '/')
+		len--;
+	while (len > 1 && parent[len - 1] == '/')
+		len--;
+	parent[len] = '\0';
+	if (len == 0)
+		memcpy(parent, path[0] == '/' ? "/" : ".", 2);
+	rc = env_stat(env, parent, &st);
+	/* The parent may be a symbolic link to a directory. */
+	if (rc == 0 && S_ISLNK(st.st_mode)) {
+		if (snprintf(inside, sizeof(inside), "%s/.", parent) >= (int)sizeof(inside))
+			return -LE_NAMETOOLONG;
+		rc = env_stat(env, inside, &st);
+	}
+	if (rc == 0 && !S_ISDIR(st.st_mode))
+		rc = -LE_NOTDIR;
+	if (rc < 0)
+		snprintf(ret_parent, size, "%s", parent);
+	return rc;
 }
 
 int env_unlink(struct env *env, const char *path)
@@ -342,7 +376,7 @@ int env_write_file(struct env *env, const char *path, const void *data, size_t l
 	if (rc == 0)
 		rc = env_rename(env, tmp, path);
 	if (rc == 0)
-		return sync_parent(env, tmp); /* which is in the same directory */
+		return sync_parent(env, tmp); /* tmp is in the same directory */
 	ignored = env_unlink(env, tmp);
 	(void)ignored;
 	return rc;

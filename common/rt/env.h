@@ -1,12 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Everything from outside: clock, randomness, files, worker threads, key-value stores. Real
- * (env_real_create: io_uring, RocksDB) or simulated (sim.h: virtual clock, seeded faults, a
- * disk that forgets what was not synced). The network is the same idea one level up: a
- * struct transport (rpc/transport.h).
+ * (env_real_create: io_uring, RocksDB) or simulated (sim.h: virtual clock, seeded faults, a disk
+ * that loses what was not synced). The network is abstracted likewise, by a struct transport
+ * (rpc/transport/transport.h).
  *
  * File calls yield the fiber and must run in one; deadlines do not apply to them. Paths are
- * absolute or relative to the process. Any number of loops may share an env; a file handle
- * belongs to the loop that opened it.
+ * absolute or relative to the process. Any number of loops may share an env; a file handle belongs
+ * to the loop that opened it.
  */
 #ifndef LEAT_RT_ENV_H
 #define LEAT_RT_ENV_H
@@ -42,7 +43,7 @@ struct env_ops {
 	/* Return bytes moved (0: end of file) or a negative status. */
 	int64_t (*file_preadv)(struct env_file *f, const struct iovec *iov, int n_iov,
 			       uint64_t off);
-	/* May be NULL: nothing is known to be at hand. */
+	/* May be NULL: reads nothing without waiting. */
 	int64_t (*file_pread_now)(struct env_file *f, void *buf, size_t len, uint64_t off);
 	int64_t (*file_pwritev)(struct env_file *f, const struct iovec *iov, int n_iov,
 				uint64_t off);
@@ -50,7 +51,7 @@ struct env_ops {
 	int (*file_fallocate)(struct env_file *f, int mode, uint64_t off, uint64_t len);
 	int (*file_truncate)(struct env_file *f, uint64_t size);
 	int (*file_stat)(struct env_file *f, struct stat *ret_st);
-	/* NULL, both: its files are no descriptors. */
+	/* Both NULL if files have no descriptors. */
 	int (*file_take)(struct env *env, int fd, struct env_file **ret_file);
 	int (*file_fd)(const struct env_file *f);
 
@@ -72,17 +73,7 @@ struct env {
 	const struct env_ops *ops;
 };
 
-/* ---- the real one ---- */
-struct env_real_options {
-	uint32_t n_workers; /* threads for blocking libraries, 0: 4 */
-	/* The key-value engine (kv_rocksdb_open): handed in, because rt knows none. May be NULL. */
-	int (*kv_open)(struct env *env, const char *path, const struct kv_options *opts,
-		       struct kv **ret_kv);
-};
-int env_real_create(const struct env_real_options *opts, struct env **ret_env) CHECK_RESULT;
-void env_real_destroy(struct env *env);
-
-/* ---- what everybody calls ---- */
+/* ---- for callers ---- */
 static inline uint64_t env_now_us(struct env *env) { return env->ops->now_us(env); }
 /* Unix time in nanoseconds. */
 static inline int64_t env_wall_ns(struct env *env) { return env->ops->wall_ns(env); }
@@ -92,27 +83,29 @@ static inline void env_random(struct env *env, void *buf, size_t len)
 }
 uint64_t env_random_u64(struct env *env);
 
-/* flags as for open(2), O_CLOEXEC implied. O_DIRECT is tried and, where the file system refuses
- * it, dropped: env_file_is_direct tells. */
+/* flags as for open(2), O_CLOEXEC implied. O_DIRECT is dropped where the file system refuses it;
+ * test with env_file_is_direct. */
 int env_file_open(struct env *env, const char *path, int flags, mode_t mode,
 		  struct env_file **ret_file) CHECK_RESULT;
 bool env_file_is_direct(const struct env_file *f);
-/* Of a descriptor that was opened elsewhere, which it takes over, also when it fails. -LE_NOSYS. */
+/* Makes a file of an open descriptor, and takes it over, also on failure. -LE_NOSYS: not
+ * supported. */
 int env_file_take(struct env *env, int fd, struct env_file **ret_file) CHECK_RESULT;
-/* Its descriptor, which stays its own: for calls that the env has not. -LE_NOSYS: it has none. */
+/* Returns the descriptor, still owned by the file, for calls that the env lacks. -LE_NOSYS:
+ * none. */
 int env_file_fd(const struct env_file *f);
 void env_file_close(struct env_file *f); /* NULL is fine */
-/* All len bytes, or -LE_IO (short file: -LE_NODATA), or the error. */
+/* Transfers all len bytes; else -LE_IO (short read: -LE_NODATA) or the error. */
 int env_file_pread(struct env_file *f, void *buf, size_t len, uint64_t off) CHECK_RESULT;
 int env_file_pwrite(struct env_file *f, const void *buf, size_t len, uint64_t off) CHECK_RESULT;
 int env_file_preadv(struct env_file *f, const struct iovec *iov, int n_iov, uint64_t off)
 	CHECK_RESULT;
 int env_file_pwritev(struct env_file *f, const struct iovec *iov, int n_iov, uint64_t off)
 	CHECK_RESULT;
-/* One call, as far as it goes: bytes (0 at the end) or a negative status. */
+/* One read call, which may be short: bytes (0 at the end) or a negative status. */
 int64_t env_file_pread_some(struct env_file *f, void *buf, size_t len, uint64_t off) CHECK_RESULT;
-/* What of it is in memory, from off on, without waiting for the disk: bytes (0 at the end),
- * -LE_AGAIN where nothing is, or another status. Does not yield. */
+/* Reads what the page cache holds from off on, without waiting for the disk: bytes (0 at the end),
+ * -LE_AGAIN if it holds nothing there, or another status. Does not yield. */
 int64_t env_file_pread_now(struct env_file *f, void *buf, size_t len, uint64_t off) CHECK_RESULT;
 int env_file_datasync(struct env_file *f) CHECK_RESULT;
 int env_file_fallocate(struct env_file *f, int mode, uint64_t off, uint64_t len) CHECK_RESULT;
@@ -121,24 +114,29 @@ int env_file_truncate(struct env_file *f, uint64_t size) CHECK_RESULT;
 int env_file_stat(struct env_file *f, struct stat *ret_st) CHECK_RESULT;
 int env_stat(struct env *env, const char *path, struct stat *ret_st) CHECK_RESULT;
 int env_mkdir(struct env *env, const char *path, mode_t mode) CHECK_RESULT;
-/* And its parents. The names that it made are durable when it returns. */
+/* Makes the directory and its parents. New names are durable on return, except in a parent that
+ * this process may not read. */
 int env_mkdirs(struct env *env, const char *path, mode_t mode) CHECK_RESULT;
+/* Checks that the parent directory of path exists. 0, or a status (-LE_NOENT: missing, -LE_NOTDIR:
+ * not a directory) and the parent's name in ret_parent. May yield. */
+int env_find_parent(struct env *env, const char *path, char *ret_parent, size_t size) CHECK_RESULT;
 int env_unlink(struct env *env, const char *path) CHECK_RESULT;
 int env_rmdir(struct env *env, const char *path) CHECK_RESULT;
 int env_rename(struct env *env, const char *from, const char *to) CHECK_RESULT;
 int env_syncdir(struct env *env, const char *path) CHECK_RESULT; /* makes names durable */
-/* each: non-zero ends the walk and is returned. */
+/* Calls each for every entry; a non-zero result ends the walk and is returned. */
 int env_list(struct env *env, const char *path, int (*each)(void *arg, const struct env_dirent *e),
 	     void *arg) CHECK_RESULT;
-/* A whole small file. ret_data malloc'd, NUL-terminated behind len; -LE_FBIG above max. */
+/* Reads a whole small file. ret_data is malloc'd, with a NUL after its len bytes; -LE_FBIG above
+ * max. */
 int env_read_file(struct env *env, const char *path, size_t max, char **ret_data, size_t *ret_len)
 	CHECK_RESULT;
-/* Durable and atomic: temporary file, sync, rename, sync of the directory. */
+/* Replaces a file durably and atomically: temporary file, sync, rename, sync of the directory. */
 int env_write_file(struct env *env, const char *path, const void *data, size_t len, mode_t mode)
 	CHECK_RESULT;
 
-/* Runs fn(arg) on a worker thread, yields until it is done. In the simulator: after a random delay,
- * on the one thread. fn must not call into the loop. */
+/* Runs fn(arg) on a worker thread and yields until it returns. The simulator runs it on its only
+ * thread, after a random delay. fn must not call into the loop. */
 int env_offload(struct env *env, void (*fn)(void *arg), void *arg) CHECK_RESULT;
 
 #endif

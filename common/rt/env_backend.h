@@ -1,6 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What env.c and the two kinds of env (env_real.c, sim.c) know of each other. Nobody else
- * includes this.
+ * Shared by env.c and the env implementations (env_real.c, sim/), which alone include this.
  */
 #ifndef LEAT_RT_ENV_BACKEND_H
 #define LEAT_RT_ENV_BACKEND_H
@@ -10,7 +10,7 @@
 /* First member of each env's own file struct. */
 struct env_file {
 	struct env *env;
-	bool direct; /* O_DIRECT is in force */
+	bool direct; /* O_DIRECT is set */
 };
 
 #endif

@@ -1,11 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The real env: clocks and randomness of the kernel, files through the loop's io_uring, and worker
- * threads for what the ring cannot do (directory lists) and for blocking libraries.
+ * threads for operations that the ring lacks (directory lists) and for blocking libraries.
  *
- * A worker's job lies on the stack of the fiber that waits for it; the end comes back as
- * mail. The queue is bounded by the number of fibers. Owned by `lock`: the queue.
+ * A worker's job is on the stack of the fiber that waits for it; mail reports its end. The number
+ * of fibers bounds the queue. `lock` protects the queue.
  */
-#include "common/rt/env.h"
+#include "common/rt/env_real.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -22,6 +23,7 @@
 #include <unistd.h>
 
 #include "common/rt/env_backend.h"
+#include "common/rt/fiber_impl.h"
 #include "common/rt/loop_impl.h"
 #include "common/rt/uring.h"
 
@@ -141,7 +143,7 @@ static int real_offload(struct env *env, void (*fn)(void *arg), void *arg)
 	struct env_real *r = real_of(env);
 	struct job j = { .mail = { .fn = job_done }, .fn = fn, .arg = arg };
 
-	if (loop_current == NULL) { /* no loop is held up */
+	if (loop_current == NULL) { /* no loop would be blocked */
 		fn(arg);
 		return 0;
 	}
@@ -192,7 +194,7 @@ static int real_file_take(struct env *env, int fd, struct env_file **ret_file)
 static int real_file_open(struct env *env, const char *path, int flags, mode_t mode,
 			  struct env_file **ret_file)
 {
-	/* Set afterwards: an open that is refused for O_DIRECT may have created the file. */
+	/* Set after the open: an open that fails because of O_DIRECT may have created the file. */
 	int fd = ring_open(path, flags & ~O_DIRECT, mode);
 
 	if (fd < 0)
@@ -220,7 +222,7 @@ static int64_t real_file_preadv(struct env_file *f, const struct iovec *iov, int
 	struct io_uring_sqe *sqe = uring_begin(&op);
 	int n;
 
-	/* No try in place first (RWF_NOWAIT): the ring does that, and in batches it is quicker. */
+	/* No attempt in place first (RWF_NOWAIT): the ring makes one, and is faster in batches. */
 	if (n_iov == 1)
 		io_uring_prep_read(sqe, real_fd(f), iov->iov_base, io_len(iov), off);
 	else
@@ -240,7 +242,7 @@ static int64_t real_file_pread_now(struct env_file *f, void *buf, size_t len, ui
 
 	if (n >= 0)
 		return n;
-	/* Of a file system that cannot say, too. */
+	/* EOPNOTSUPP: the file system does not support RWF_NOWAIT. */
 	return errno == EAGAIN || errno == EOPNOTSUPP || errno == EINTR
 		       ? -LE_AGAIN
 		       : status_from_errno(errno);
@@ -295,7 +297,7 @@ static int real_file_stat(struct env_file *f, struct stat *ret_st)
 	return 0;
 }
 
-/* ---- what the ring cannot do, on a worker ---- */
+/* ---- operations that the ring lacks, on a worker ---- */
 
 struct path_job {
 	const char *path;
@@ -303,9 +305,9 @@ struct path_job {
 	uint64_t size;
 	struct stat st;
 	int rc;
-	/* list: NUL-terminated names, each behind a byte that tells whether it is a directory */
+	/* list: NUL-terminated names, each after a byte that is 1 for a directory */
 	char *names;
-	size_t names_len, names_room;
+	size_t names_len, names_space;
 };
 
 static void truncate_work(void *arg)
@@ -364,14 +366,14 @@ static int list_add(struct path_job *p, const char *name, bool is_dir)
 {
 	size_t len = strlen(name) + 1;
 
-	if (p->names_room - p->names_len < len + 1) {
-		size_t room = p->names_room * 2 + 4096;
-		char *names = realloc(p->names, room);
+	if (p->names_space - p->names_len < len + 1) {
+		size_t space = p->names_space * 2 + 4096;
+		char *names = realloc(p->names, space);
 
 		if (names == NULL)
 			return -LE_NOMEM;
 		p->names = names;
-		p->names_room = room;
+		p->names_space = space;
 	}
 	p->names[p->names_len] = (char)is_dir;
 	memcpy(p->names + p->names_len + 1, name, len);
@@ -473,7 +475,7 @@ static int real_path_rename(struct env *env, const char *from, const char *to)
 	return uring_end(&op, sqe);
 }
 
-/* ---- life ---- */
+/* ---- construction ---- */
 
 static int real_loop_create(struct env *env, const struct loop_options *opts,
 			    struct loop **ret_loop)
@@ -523,7 +525,7 @@ static int workers_start(struct env_real *r, uint32_t n)
 	sigset_t all, old;
 	int err = 0;
 
-	/* Signals are for the program's own threads. */
+	/* Signals are handled by the program's own threads. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	for (; r->n_workers < n && err == 0; r->n_workers += err == 0)

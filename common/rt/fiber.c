@@ -1,15 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fibers: stacks, switching, and what waits are made of.
+ * Fibers: stacks, switching, and the primitives of waiting.
  *
- * Stacks come from slabs of address space with a guard below each, and are never given back
- * before the loop ends; a fiber that ends stays on its stack in a loop of fiber_main, waiting to
- * be handed the next function. So spawning one is two list operations, and the annotations for
- * sanitizers (whose contexts cost memory or leave traces on the stack) are made once per stack.
- * The pool is last in, first out; beyond a number of warm ones the pages of a stack are
- * given back to the kernel when its fiber ends.
+ * Stacks come from slabs of address space with a guard below each, and are not unmapped before the
+ * loop ends. A fiber that ends stays on its stack in a loop of fiber_main, waiting for the next
+ * function. So spawning one is two list operations, and the annotations for sanitizers (whose
+ * contexts cost memory or leave traces on the stack) are made once per stack. The pool is last in,
+ * first out; beyond WARM_MAX free stacks, the pages of a stack are returned to the kernel when its
+ * fiber ends.
  *
- * The scheduler runs on the stack of the thread that turns the loop; a switch always goes from it
- * to a fiber or back.
+ * The scheduler runs on the stack of the thread that turns the loop; every switch is from it to a
+ * fiber or back.
  */
 #include "common/rt/fiber.h"
 
@@ -17,6 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/rt/fiber_impl.h"
 #include "common/rt/loop_impl.h"
 
 #ifdef RT_ASAN
@@ -33,17 +35,20 @@
 
 #define STACKS_PER_SLAB 32
 #define WARM_MAX        256  /* free stacks that keep their pages */
-#define DEEPEST_SLABS   8    /* that fiber_deepest looks at: the oldest are the busiest */
+#define DEEPEST_SLABS   8    /* that fiber_deepest checks: the oldest are used most */
 #define COLD_KEEP       8192 /* upper end of a free stack: fiber_main is still on it */
-/* Frames with a buffer of a path or two must not reach over it into the next stack. */
+/* Large enough that a frame with a buffer of a path or two cannot skip it and reach the next
+ * stack. */
 #define GUARD (32u << 10)
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102 /* Linux 6.13: a guard that costs no mapping */
 #endif
 
+#define STOP_POLL_US 500000u /* poll interval for the flag that ends a sleep */
+
 /* ---- stacks ---- */
 
-/* At least len, whole pages. */
+/* Rounds len up to whole pages. */
 static size_t page_up(size_t len)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -69,8 +74,8 @@ static size_t stack_stride(const struct loop *l)
 	return page_up(GUARD) + l->stack_size;
 }
 
-/* The struct at the upper end, moved by a little from stack to stack: tops at equal offsets
- * would share their sets of the caches. */
+/* The struct is at the upper end, shifted a little from stack to stack: at equal offsets the tops
+ * would share cache sets. */
 static struct fiber *stack_fiber(const struct loop *l, struct stack_slab *s, uint32_t i)
 {
 	uint8_t *end = s->base + (i + 1) * stack_stride(l);
@@ -88,7 +93,7 @@ static struct stack_slab *slab_create(struct loop *l)
 
 	if (base == MAP_FAILED)
 		return NULL;
-	/* A huge page would hold many stacks that nobody uses. */
+	/* A huge page would hold many unused stacks. */
 	madvise(base, len, MADV_NOHUGEPAGE);
 	s = (struct stack_slab *)(base + stride * STACKS_PER_SLAB);
 	*s = (struct stack_slab){.base = base, .len = len, .n = STACKS_PER_SLAB};
@@ -129,7 +134,7 @@ size_t fiber_deepest(const struct loop *l)
 
 #ifdef RT_VALGRIND
 	if (RUNNING_ON_VALGRIND)
-		return 0; /* which knows better than to let us read there */
+		return 0; /* it reports such reads as errors */
 #endif
 	for (struct stack_slab *s = l->slabs; s != NULL; s = s->next)
 		n_slabs++;
@@ -138,7 +143,7 @@ size_t fiber_deepest(const struct loop *l)
 			struct fiber *f = stack_fiber(l, s, i);
 			const uint64_t *end = (const uint64_t *)f, *p = (const uint64_t *)f->stack;
 
-			/* New pages are zeros: the lowest byte that is none was written. */
+			/* New pages are zeros: the lowest non-zero byte was written. */
 			while (p < end && *p == 0)
 				p++;
 			if ((size_t)((const uint8_t *)end - (const uint8_t *)p) > deepest)
@@ -165,7 +170,7 @@ void fiber_loop_keep(struct loop *l)
 {
 	(void)l;
 #ifdef RT_ASAN
-	/* At the end of the program LSan would read the guards of what it knows as one region. */
+	/* At the end of the program LSan would read the guards inside a registered region. */
 	for (struct stack_slab *s = l->slabs; s != NULL; s = s->next) {
 		__lsan_unregister_root_region(s->base, s->len);
 		for (uint32_t i = 0; i < s->n_used; i++)
@@ -176,7 +181,7 @@ void fiber_loop_keep(struct loop *l)
 
 /* ---- switching ---- */
 
-/* From the scheduler to f, until it gives way. */
+/* Switches from the scheduler to f, until f yields. */
 static void switch_to(struct loop *l, struct fiber *f)
 {
 	l->current = f;
@@ -197,7 +202,7 @@ static void switch_to(struct loop *l, struct fiber *f)
 	l->current = NULL;
 }
 
-/* From f to the scheduler, until it is run again. */
+/* Switches from f to the scheduler, until f is run again. */
 static void switch_away(struct fiber *f)
 {
 	struct loop *l = f->loop;
@@ -221,7 +226,7 @@ static void make_ready(struct fiber *f)
 	f->loop->n_ready++;
 }
 
-/* Back into the pool; still runs on the stack whose pages may go. */
+/* Returns the fiber to the pool. Still runs on the stack, and may drop its pages. */
 static void fiber_retire(struct fiber *f)
 {
 	struct loop *l = f->loop;
@@ -237,7 +242,7 @@ static void fiber_retire(struct fiber *f)
 		list_push_front(&l->pool, &f->link);
 		return;
 	}
-	/* Depths that were used once are not worth keeping. */
+	/* Drop the pages of a deep call: they are rarely needed again. */
 	if (l->stack_size > page_up(COLD_KEEP))
 		madvise(f->stack, l->stack_size - page_up(COLD_KEEP), MADV_DONTNEED);
 	list_push(&l->pool, &f->link);
@@ -261,7 +266,7 @@ static void fiber_init_frame(struct fiber *f)
 	void **sp = (void **)((uintptr_t)(f->stack + f->stack_size) & ~(uintptr_t)15);
 
 #if defined(__x86_64__)
-	sp -= 9; /* r15 r14 r13 r12 rbx rbp return, and two so that 16 divides what is left */
+	sp -= 9; /* r15 r14 r13 r12 rbx rbp return, and two so that the rest is 16-byte aligned */
 	memset(sp, 0, 9 * sizeof(*sp));
 	sp[2] = (void *)fiber_main;
 	sp[3] = f;
@@ -472,13 +477,26 @@ void fiber_unblock(struct fiber *f)
 
 int fiber_sleep_us(uint64_t us)
 {
-	uint64_t now = loop_now_us();
+	uint64_t now = loop_current->now_us;
 	int rc;
 
 	if (us == 0)
 		fiber_yield();
 	rc = fiber_block(us < NO_DEADLINE - now ? now + us : NO_DEADLINE, true);
 	return rc == -LE_TIMEDOUT ? 0 : rc;
+}
+
+int fiber_sleep_unless(uint64_t us, const volatile int *stop)
+{
+	uint64_t now;
+
+	if (us == 0)
+		return 0;
+	now = loop_current->now_us;
+	for (const uint64_t until = now + us; now < until && !(stop && *stop);
+	     now = loop_current->now_us)
+		TRY(fiber_sleep_us(until - now < STOP_POLL_US ? until - now : STOP_POLL_US));
+	return 0;
 }
 
 void fiber_interrupt(struct fiber *f)
@@ -553,7 +571,7 @@ int waitq_wait(struct waitq *q, uint64_t deadline_us)
 
 void waitq_wake_one(struct waitq *q)
 {
-	/* One whose wait has just ended otherwise (it has not run since) is passed over. */
+	/* Skip a fiber that was interrupted or timed out just now and has not run since. */
 	for (struct list *n = list_pop(&q->waiters); n != NULL; n = list_pop(&q->waiters)) {
 		struct fiber *f = container_of(n, struct waiter, link)->fiber;
 
@@ -575,7 +593,7 @@ void turnq_init(struct turnq *q)
 	list_init(&q->waiters);
 }
 
-int turnq_wait(struct turnq *q, bool (*enough)(void *arg), void *arg, uint64_t look_us,
+int turnq_wait(struct turnq *q, bool (*enough)(void *arg), void *arg, uint64_t poll_us,
 	       uint64_t deadline_us)
 {
 	struct waiter w;
@@ -586,15 +604,15 @@ int turnq_wait(struct turnq *q, bool (*enough)(void *arg), void *arg, uint64_t l
 	w.fiber = self_checked();
 	list_push(&q->waiters, &w.link);
 	while (rc == 0 && (q->waiters.next != &w.link || !enough(arg))) {
-		uint64_t now = loop_now_us();
-		uint64_t look = look_us < NO_DEADLINE - now ? now + look_us : NO_DEADLINE;
+		uint64_t now = loop_current->now_us;
+		uint64_t look = poll_us < NO_DEADLINE - now ? now + poll_us : NO_DEADLINE;
 
 		rc = fiber_block(look < deadline_us ? look : deadline_us, true);
 		if (rc == -LE_TIMEDOUT && look < deadline_us)
 			rc = 0;
 	}
 	list_remove(&w.link);
-	/* What was there for this one is the next one's. */
+	/* If this fiber was woken as well, the next one takes its place. */
 	if (rc < 0)
 		turnq_wake(q);
 	return rc;
@@ -629,7 +647,7 @@ void fmutex_unlock(struct fmutex *m)
 	if (waitq_empty(&m->q))
 		m->held = false;
 	else
-		waitq_wake_one(&m->q); /* who is now the holder */
+		waitq_wake_one(&m->q); /* the first waiter holds it now */
 }
 
 void latch_init(struct latch *l, uint32_t n)
@@ -669,7 +687,7 @@ struct parallel {
 	uint64_t deadline_us;
 	struct latch helpers;
 	struct list running;    /* struct helper */
-	struct parallel *outer; /* that it is a part of */
+	struct parallel *outer; /* the fiber_parallel that this one is a part of */
 	bool interrupted;
 };
 

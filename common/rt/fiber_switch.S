@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The context switch of fibers: void fiber_switch(void **ret_sp, void *sp).
  *
- * Only what the ABI says a callee must preserve is saved; no system call. The floating point
- * control words are left alone: nobody changes rounding in a fiber. gdb_fibers.py and
- * fiber_init_frame in fiber.c know the order in which registers are saved.
+ * Saves only the registers that the ABI requires a callee to preserve; makes no system call. The
+ * floating point control words are not saved: no fiber changes rounding. gdb_fibers.py and
+ * fiber_init_frame in fiber.c depend on the order in which registers are saved.
  */
 	.text
 

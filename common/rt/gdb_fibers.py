@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """gdb: `source common/rt/gdb_fibers.py`, then
 
     fibers          all fibers of all loops, with the backtraces of those that wait

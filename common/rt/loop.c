@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loop, independent of what it waits in: mail, timers, fibers, and when to spin or sleep.
+ * The loop, independent of its backend: mail, timers, fibers, and when to spin or sleep.
  *
- * Sleep and mail: the loop sets `asleep` and then looks at the mailbox; a sender pushes and then
- * looks at `asleep`. Whoever comes second sees the other (both are sequentially consistent), so
- * that no mail is slept over and a busy loop costs its senders no system call.
+ * Sleep and mail: the loop sets `asleep` and then checks the mailbox; a sender pushes and then
+ * checks `asleep`. The later of the two observes the other (both are sequentially consistent), so
+ * no mail is missed, and mail to a busy loop costs the sender no system call.
  */
 #include "common/rt/loop.h"
 
@@ -16,11 +17,12 @@
 
 #include "common/base/log.h"
 #include "common/rt/env.h"
+#include "common/rt/fiber_impl.h"
 #include "common/rt/loop_impl.h"
 
 #define DRAIN_MS 5000
 #define TURN_SWITCHES 256 /* so that I/O is submitted and reaped between */
-#define SPIN_HOLE_US 20   /* a gap this long in a spin: another thread had our core */
+#define SPIN_HOLE_US 20   /* a longer gap in a spin: another thread had this core */
 
 _Thread_local struct loop *loop_current;
 
@@ -29,8 +31,8 @@ static pthread_mutex_t loops_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct list loops_all = { &loops_all, &loops_all };
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
-/* A child of fork() may make loops of its own, whatever the other threads were doing just then. Its
- * list keeps its parent's: they are memory that nobody ends. */
+/* Lets a child of fork() make loops, whatever the other threads were doing at the fork. Its list
+ * keeps its parent's loops, which stay as unused memory. */
 static void lock_loops(void)
 {
 	pthread_mutex_lock(&loops_lock);
@@ -46,7 +48,7 @@ static void set_fork_handlers(void)
 	pthread_atfork(lock_loops, unlock_loops, unlock_loops);
 }
 
-/* A loop_call in progress: on the caller's stack, in loop->calls, guarded by call_lock. */
+/* A loop_call in progress: on the caller's stack, in loop->calls, protected by call_lock. */
 struct call {
 	struct mail mail;
 	struct list link;
@@ -66,7 +68,7 @@ int loop_create(struct env *env, const struct loop_options *opts, struct loop **
 	return env->ops->loop_create(env, opts, ret_loop);
 }
 
-/* On a machine with one processor whoever we wait for needs it. */
+/* With one processor a spin would take it from the thread that the loop waits for. */
 static uint32_t spin_us(const struct loop_options *opts)
 {
 	return sysconf(_SC_NPROCESSORS_ONLN) > 1 ? opts->spin_us : 0;
@@ -122,7 +124,7 @@ static void loop_free(struct loop *l)
 	free(l);
 }
 
-/* A stack that was nearly used up is an accident to come. */
+/* Warns about a stack that was nearly used up, before one overflows. */
 static void report_stacks(const struct loop *l)
 {
 	size_t deepest = fiber_deepest(l);
@@ -164,7 +166,7 @@ void loop_destroy(struct loop *l)
 	if (l->backend->destroy != NULL)
 		l->backend->destroy(l, parked);
 	/* The kernel may still write to the stacks of operations in flight, and a worker post the
-	 * end of a job: all of it stays. */
+	 * end of a job: everything stays allocated. */
 	if (parked)
 		fiber_loop_keep(l);
 	else
@@ -228,13 +230,14 @@ void loop_post(struct loop *to, struct mail *m)
 {
 	struct mail *head;
 
-	/* The mail may be what the loop waited for to end: loop_destroy waits for us to be out. */
+	/* This mail may end the loop's last wait; loop_destroy waits until this function has
+	 * returned. */
 	atomic_fetch_add(&to->n_posting, 1);
 	head = atomic_load_explicit(&to->mailbox, memory_order_relaxed);
 	do
 		m->next = head;
 	while (!atomic_compare_exchange_weak(&to->mailbox, &head, m));
-	/* Who puts a second letter into the box can rely on the first one's kick. */
+	/* If the box was not empty, the sender of its first mail has kicked the loop. */
 	if (head == NULL && atomic_load(&to->asleep))
 		to->backend->kick(to);
 	atomic_fetch_sub(&to->n_posting, 1);
@@ -284,7 +287,7 @@ static void poll_all(struct loop *l)
 	}
 }
 
-/* Whether one of them has something to do. */
+/* Arms all pollers. True if one has events pending. */
 static bool arm_all(struct loop *l)
 {
 	bool work = false;
@@ -331,7 +334,7 @@ void loop_leave(struct loop *l)
 		loop_current = l->outer;
 }
 
-/* At the time now_us; the loop has been entered. */
+/* Runs one turn at time now_us; the caller has entered the loop. */
 static bool turn(struct loop *l, uint32_t max_switches)
 {
 	bool ran;
@@ -361,15 +364,15 @@ uint64_t loop_next_us(const struct loop *l)
 	return l->n_timers > 0 ? l->heap[0].at_us : NO_DEADLINE;
 }
 
-/* Whether something is there for the next turn. */
+/* True if the next turn has something to do. */
 static bool loop_has_work(struct loop *l, bool stop_seen)
 {
 	return loop_next_us(l) <= l->now_us || (!stop_seen && loop_stopping(l));
 }
 
 
-/* Looks for work for a while without sleeping; whether some came. A spin that did not pay
- * halves the next one. */
+/* Polls for work without sleeping; true if some arrived. A spin without result halves the next
+ * one. */
 static bool loop_spin(struct loop *l, bool stop_seen)
 {
 	uint64_t end = l->now_us + l->spin_now_us;
@@ -378,7 +381,7 @@ static bool loop_spin(struct loop *l, bool stop_seen)
 	if (l->spin_now_us == 0)
 		return false;
 	do {
-		sched_yield(); /* who has something to do on this processor does it first */
+		sched_yield(); /* threads that are ready on this processor run first */
 		l->backend->wait(l, 0);
 		poll_all(l);
 		last = l->now_us;
@@ -392,8 +395,9 @@ static bool loop_spin(struct loop *l, bool stop_seen)
 	return false;
 }
 
-/* Nothing is ready: spins, then sleeps until I/O, mail or the time until_us. Leaves now_us as it is
- * then: each turn costs one reading of the clock, a system call in some virtual machines. */
+/* Called when nothing is ready: spins, then sleeps until I/O, mail or the time until_us. now_us is
+ * current on return, so that a turn costs one reading of the clock (a system call in some virtual
+ * machines). */
 static void loop_idle(struct loop *l, bool stop_seen, uint64_t until_us)
 {
 	uint64_t before;
@@ -414,17 +418,18 @@ static void loop_idle(struct loop *l, bool stop_seen, uint64_t until_us)
 	atomic_store(&l->asleep, false);
 	l->now_us = env_now_us(l->env);
 	if (l->now_us - before < l->spin_us)
-		l->spin_now_us = l->spin_us; /* it would have paid */
+		l->spin_now_us = l->spin_us; /* a spin would have succeeded */
 }
 
-/* No more calls: those that still wait will not be answered by a fiber. */
+/* Refuses further calls, and ends those in progress with -LE_SHUTDOWN: no fiber will complete
+ * them. */
 static void close_calls(struct loop *l)
 {
 	pthread_mutex_lock(&l->call_lock);
 	l->calls_closed = true;
 	pthread_mutex_unlock(&l->call_lock);
 	loop_enter(l);
-	take_mail(l); /* a call that was posted sees that we are stopping */
+	take_mail(l); /* a call in the mailbox observes that the loop is stopping */
 	loop_leave(l);
 	pthread_mutex_lock(&l->call_lock);
 	for (struct list *n = list_pop(&l->calls); n != NULL; n = list_pop(&l->calls)) {
@@ -481,7 +486,7 @@ int loop_start_thread(struct loop *l)
 	int err;
 
 	ASSERT(!l->thread_started);
-	/* Signals are for the program's own thread. */
+	/* Signals are handled by the program's own thread. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	err = pthread_create(&l->thread, NULL, loop_thread, l);

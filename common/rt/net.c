@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sockets for fibers. Every transfer is tried in place first; what would block goes to the
- * ring, which holds it until it is done, the deadline passes or the fiber is interrupted, and then
- * lets go of the buffers before the call returns. Sockets stay in blocking mode (the ring does
- * not wait on others); MSG_DONTWAIT makes the first try.
+ * Sockets for fibers. Every transfer is tried in place first. One that would block is submitted to
+ * the ring, until it completes, the deadline passes or the fiber is interrupted; on return the
+ * kernel no longer uses the buffers. Sockets stay in blocking mode (a blocked operation does not
+ * delay others in the ring); MSG_DONTWAIT makes the first try.
  */
 #include "common/rt/net.h"
 
@@ -20,7 +21,7 @@
 #include "common/rt/uring.h"
 
 #define IOV_PER_CALL 1024 /* UIO_MAXIOV */
-#define LEN_MAX (1u << 30) /* what a submission has room for, and more */
+#define LEN_MAX (1u << 30) /* a limit below that of a submission's length field */
 
 /* ---- addresses ---- */
 
@@ -29,7 +30,7 @@ static socklen_t addr_len(const struct net_addr *a)
 	return a->sa.sa_family == AF_INET6 ? sizeof(a->in6) : sizeof(a->in);
 }
 
-/* Of an error of getaddrinfo, whose errno is still there. */
+/* Maps an error of getaddrinfo; errno must still be that of the call. */
 static int name_status(int err)
 {
 	switch (err) {
@@ -192,7 +193,7 @@ void net_close(int fd)
 
 /* ---- transfers ---- */
 
-/* What the errors of a connection that is no more have in common. */
+/* Maps the various errors of a broken connection to -LE_DISCONNECTED. */
 static int transfer_status(int rc)
 {
 	if (rc >= 0)
@@ -209,7 +210,7 @@ static int transfer_status(int rc)
 	}
 }
 
-/* The errno of a first try in place: 0 when it has to wait, or a negative status. */
+/* Maps the errno of the first try in place: 0 if the transfer has to wait, or a negative status. */
 static int try_failed(int err)
 {
 	if (err == EAGAIN || err == EINTR)
@@ -217,7 +218,8 @@ static int try_failed(int err)
 	return err == ETIMEDOUT ? -LE_DISCONNECTED : transfer_status(status_from_errno(err));
 }
 
-/* The end of a transfer in the ring. A connection that the kernel gave up is no deadline. */
+/* Completes a transfer in the ring. ETIMEDOUT from the kernel means a broken connection, not the
+ * deadline. */
 static int transfer_end(struct uring_op *op, struct io_uring_sqe *sqe, uint64_t deadline_us)
 {
 	int rc = uring_end_until(op, sqe, deadline_us);

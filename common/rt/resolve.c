@@ -1,32 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of hosts, looked up on threads of their own: a lookup cannot be broken off, and while no
- * name server answers it takes many seconds. On an env's workers it would hold up the store.
+ * Lookup of host names on separate threads: a lookup cannot be interrupted, and while no name
+ * server answers it takes many seconds. On an env's workers it would delay the store.
  *
- *   net_resolve → a lookup in the list → a thread takes it: getaddrinfo → mail to all who wait
+ *    net_resolve → a lookup in the list → a thread runs getaddrinfo → mail to all waiters
  *
- * Who asks for a name that is being looked up waits for the same answer. Who gives up leaves the
- * lookup behind: an answer that nobody waited for is kept for a while, so that a name server that
- * is slower than everybody's deadline serves the next attempt. A name that was not found is asked
- * for anew.
+ * Calls for a name that is being looked up wait for that answer. A caller that gives up leaves
+ * the lookup running: an answer without a waiter is kept for KEPT_US, so that a name server that is
+ * slower than every caller's deadline serves the next attempt. Failures are not kept: the next call
+ * starts a new lookup.
  *
- * Threads are made when there is something to look up and end when there is nothing. Nothing here
- * belongs to a loop or an env: both may end meanwhile. Owned by `lock`: everything static, and the
- * members that say so.
+ * Threads are created when a lookup is queued and end when none is left. Nothing here belongs to a
+ * loop or an env: both may end meanwhile. `lock` protects all static variables, and the members
+ * marked so.
  */
+#include "common/rt/resolve.h"
+
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/rt/fiber_impl.h"
 #include "common/rt/loop_impl.h"
-#include "common/rt/net.h"
 
-#define THREADS_MAX 8u /* for as many names that no server answers for, others do not wait */
+#define THREADS_MAX 8u /* other names wait only while so many lookups are without an answer */
 #define KEPT_US 30000000u
 
 enum lookup_state {
 	LOOKUP_QUEUED,
-	LOOKUP_RUNNING, /* a thread has it: nobody else frees it */
+	LOOKUP_RUNNING, /* a thread works on it: only that thread frees it */
 	LOOKUP_DONE,    /* its answer is kept */
 };
 
@@ -34,15 +37,15 @@ struct lookup {
 	struct list link; /* of lookups */
 	enum lookup_state state;
 	struct list waiters;
-	struct net_addr addr; /* once it is done */
+	struct net_addr addr; /* valid when done */
 	uint64_t done_us;
 	char text[];
 };
 
 /* On the stack of the fiber that waits. */
 struct waiter {
-	struct list link;   /* owned by lock */
-	bool told;          /* owned by lock: the mail is under way, with the next two */
+	struct list link;   /* protected by lock */
+	bool told;          /* protected by lock: the mail is posted, the next two are valid */
 	int status;
 	struct net_addr addr;
 	struct mail mail;
@@ -56,7 +59,8 @@ static struct list lookups = {&lookups, &lookups};
 static uint32_t n_threads;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
-/* A child of fork() has none of the threads: it begins anew, and leaves its parent's lookups. */
+/* A child of fork() has none of the threads: it starts with an empty list, and never frees its
+ * parent's lookups. */
 static void before_fork(void)
 {
 	pthread_mutex_lock(&lock);
@@ -136,7 +140,7 @@ static void *resolver(void *arg)
 	return NULL;
 }
 
-/* One more, if there may be; without any nobody would look up. */
+/* Starts a thread, up to THREADS_MAX. An error only if there is none at all. */
 static int thread_start(void)
 {
 	sigset_t all, old;
@@ -144,7 +148,7 @@ static int thread_start(void)
 
 	if (n_threads == THREADS_MAX)
 		return 0;
-	/* Signals are for the program's own threads. */
+	/* Signals are handled by the program's own threads. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	int err = pthread_create(&thread, NULL, resolver, NULL);
@@ -156,9 +160,9 @@ static int thread_start(void)
 	return 0;
 }
 
-/* ---- who asks ---- */
+/* ---- callers ---- */
 
-/* Of a name, under way or done. Those that have been kept long enough go. */
+/* Finds the lookup of a name, in progress or done; frees answers that are older than KEPT_US. */
 static struct lookup *find(const char *text)
 {
 	struct lookup *found = NULL;
@@ -206,7 +210,7 @@ static void answered(struct mail *m)
 	fiber_unblock(w->fiber);
 }
 
-/* 0: w has the answer. */
+/* Waits for the answer. 0: w has it. */
 static int wait_answer(struct waiter *w, uint64_t deadline_us)
 {
 	int rc = 0;
@@ -221,7 +225,7 @@ static int wait_answer(struct waiter *w, uint64_t deadline_us)
 	pthread_mutex_unlock(&lock);
 	if (!told)
 		return rc;
-	/* The answer was quicker: its mail has to arrive before our stack may go. */
+	/* The answer came first: its mail must arrive before this stack frame ends. */
 	while (!w->done)
 		fiber_block_forever();
 	if (rc == -LE_INTR)

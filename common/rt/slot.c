@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Slot pools: one shared mapping, cut into slots, free ones last in, first out. A slot that comes
- * back while somebody waits is handed to the first waiter and never seen by the free list, so
- * that nobody who comes later can be quicker.
+ * Slot pools: one shared mapping, divided into slots; free slots are used last in, first out. If a
+ * fiber waits, a freed slot is handed to the first waiter without entering the free list, so that
+ * no later caller can take it.
  */
 #include "common/rt/slot.h"
 
@@ -9,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/rt/fiber_impl.h"
 #include "common/rt/loop_impl.h"
 
 #define HUGE_PAGE (2ull << 20)
@@ -32,7 +34,7 @@ static uint8_t *map_memory(uint64_t len, uint64_t *ret_map_len)
 	uint64_t huge_len = (len + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
 	void *p = MAP_FAILED;
 
-	/* Fails at once where none are set aside: then pages as the kernel sees fit. */
+	/* Fails immediately where none are reserved: then the kernel chooses the page size. */
 	if (len >= HUGE_PAGE)
 		p = mmap(NULL, huge_len, PROT_READ | PROT_WRITE,
 			 MAP_SHARED | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
@@ -128,7 +130,8 @@ int slot_get(struct slot_pool *p, uint64_t deadline_us, struct slot **ret_slot)
 	list_remove(&w.link);
 	if (w.slot == NULL)
 		return rc;
-	/* It came just after the wait had ended: take it, and tell of the interruption later. */
+	/* The slot was handed over just after the wait had ended: take it, and deliver the
+	 * interrupt later. */
 	if (rc == -LE_INTR)
 		fiber_interrupt(w.fiber);
 	*ret_slot = w.slot;

@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Slots: page-aligned buffers of one size, mapped (MAP_SHARED, huge pages where there are
- * some) and registered once, reused for ever. Bulk data travels only in slots, from the
- * network to the disk or to the application, and is not copied between them.
+ * Slots: page-aligned buffers of one size, mapped (MAP_SHARED, huge pages where available) and
+ * registered once, reused for ever. Bulk data is transferred only in slots, from the network to the
+ * disk or to the application, and is not copied between them.
  *
- * A pool belongs to one loop: get, ref and unref happen there. `reg` is a place for
- * each transport to keep its registration of the slot (memory region keys).
+ * A pool belongs to one loop: get, ref and unref happen there. In `reg` each transport stores its
+ * registration of the slot (memory region keys).
  */
 #ifndef LEAT_RT_SLOT_H
 #define LEAT_RT_SLOT_H
@@ -24,7 +25,7 @@ struct slot {
 	uint32_t refs;
 	struct slot_pool *pool;
 	void *reg[SLOT_REGS];
-	struct list link; /* free list; free for the holder's use while held */
+	struct list link; /* free list; for the holder's use while held */
 };
 
 /* A piece of a slot. */
@@ -33,13 +34,14 @@ struct slot_vec {
 	uint32_t off, len;
 };
 
-/* n_max slots of size bytes; memory is mapped at once but touched only when first used. */
+/* Makes n_max slots of size bytes. Memory is mapped immediately but allocated at the first use. */
 int slot_pool_create(uint32_t size, uint32_t n_max, struct slot_pool **ret_pool) CHECK_RESULT;
-/* Every slot must be back. */
+/* No slot may be held. */
 void slot_pool_destroy(struct slot_pool *p);
-/* One reference for the caller. NULL when none is free. Most recently freed first (warm cache). */
+/* One reference for the caller; the most recently freed slot (warm cache). NULL when none is
+ * free. */
 struct slot *slot_try_get(struct slot_pool *p);
-/* Waits for one, first come first served: -LE_TIMEDOUT, -LE_INTR. Yields. */
+/* Waits for a slot, in order of arrival: -LE_TIMEDOUT, -LE_INTR. Yields. */
 int slot_get(struct slot_pool *p, uint64_t deadline_us, struct slot **ret_slot) CHECK_RESULT;
 static inline struct slot *slot_ref(struct slot *s)
 {
@@ -50,10 +52,12 @@ void slot_unref(struct slot *s); /* NULL is fine */
 uint32_t slot_pool_free(const struct slot_pool *p);
 uint32_t slot_pool_size(const struct slot_pool *p); /* bytes per slot */
 uint32_t slot_pool_total(const struct slot_pool *p);
-uint64_t slot_pool_stride(const struct slot_pool *p); /* from one slot's memory to the next */
+/* distance from one slot's memory to the next */
+uint64_t slot_pool_stride(const struct slot_pool *p);
 /* The i-th of all, held or free. */
 struct slot *slot_pool_at(struct slot_pool *p, uint32_t i);
-/* gone is called before the pool's memory goes, on the pool's loop; the hook has been removed. */
+/* Before the pool's memory is unmapped, `gone` is called on the pool's loop; the hook is already
+ * removed. */
 struct slot_pool_hook {
 	struct list link;
 	void (*gone)(struct slot_pool_hook *h);

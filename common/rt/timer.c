@@ -1,12 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Timers of a loop: a 4-ary heap of (time, timer) pairs. The array lies in address space that
- * is reserved large and touched only as far as used, so that setting a timer needs no malloc
+ * Timers of a loop: a 4-ary heap of (time, timer) pairs. The array has a large reserved range of
+ * address space, of which only the used part is touched, so that setting a timer needs no malloc
  * and cannot fail.
  */
-#include "common/rt/loop.h"
+#include "common/rt/timer.h"
 
 #include <sys/mman.h>
 
+#include "common/rt/loop.h"
 #include "common/rt/loop_impl.h"
 
 #define NOT_SET UINT32_MAX
@@ -124,7 +126,8 @@ void timer_cancel(struct timer *t)
 uint32_t timer_run_due(struct loop *l)
 {
 	uint32_t n = 0;
-	uint32_t max = l->n_timers; /* one that sets itself to a time past must not hold us up */
+	/* bounds the loop if a timer sets itself to a time in the past */
+	uint32_t max = l->n_timers;
 
 	while (n < max && l->n_timers > 0 && l->heap[0].at_us <= l->now_us) {
 		struct timer *t = l->heap[0].timer;

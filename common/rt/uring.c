@@ -1,13 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The real backend of a loop: one io_uring.
  *
- * Submissions collect in the queue while fibers run; wait hands them over and reaps what is
- * complete in one io_uring_enter, or in none when there is nothing to submit and the kernel
- * has flagged no work. Completions unblock fibers and do nothing else.
+ * Submissions collect in the queue while fibers run. wait submits them and reaps completions in one
+ * io_uring_enter, or in none when there is nothing to submit and the kernel has flagged no work.
+ * Completions unblock fibers and call watches.
  *
- * Where the kernel has it, the ring belongs to one thread (SINGLE_ISSUER, DEFER_TASKRUN): it is
- * made disabled and enabled by the first wait, because loops are often made on one thread and run
- * on another. A kick from another thread writes to an eventfd, of which a read is always in flight.
+ * Where the kernel supports it, the ring belongs to one thread (SINGLE_ISSUER, DEFER_TASKRUN): it
+ * is made disabled and enabled by the first wait, because loops are often made on one thread and
+ * run on another. A kick from another thread writes to an eventfd, on which a read is always in
+ * flight.
  */
 #include "common/rt/uring.h"
 
@@ -21,30 +23,31 @@
 
 #include "common/base/log.h"
 #include "common/rt/env.h"
+#include "common/rt/fiber_impl.h"
 #include "common/rt/loop_impl.h"
 
-#define NOBODY 0u /* user_data of what nobody waits for */
-#define KICK 1u   /* of the read of the eventfd; all others are struct uring_op pointers */
+#define NOBODY 0u /* user_data of completions without a waiter */
+#define KICK 1u   /* user_data of the eventfd's read; other values are struct uring_op pointers */
 
-/* A watch as the ring has it. It outlives its owner until the kernel has let go of it. */
+/* The ring's side of a watch. It outlives its owner until the kernel no longer uses it. */
 struct watch {
 	struct loop_watch *owner; /* NULL: stopped */
 	struct list link;         /* of uring->watches */
 	int fd;
 	bool armed, firing, drains;
 };
-#define WATCH 2u /* set in the user_data of the polls of watches, which are pointers otherwise */
+#define WATCH 2u /* tags the user_data of a watch's poll, which is a struct watch pointer */
 
 struct uring {
 	struct list watches;
 	struct io_uring ring;
 	int kick_fd;
-	uint64_t kick_count; /* the read's buffer */
+	uint64_t kick_count; /* buffer of the eventfd's read */
 	bool kick_armed;
 	bool enabled;
 	bool on_valgrind;
-	bool taskrun_flag; /* the kernel says when it has work for us */
-	bool polls_once;   /* it is older than 5.13: each poll ends with its first event */
+	bool taskrun_flag; /* the kernel flags when it has work for this thread */
+	bool polls_once;   /* Linux before 5.13: each poll ends with its first event */
 };
 
 static void uring_wait(struct loop *l, uint64_t until_us);
@@ -61,9 +64,9 @@ static const struct loop_backend uring_backend = {
 	.unwatch = uring_unwatch,
 };
 
-/* ---- life ---- */
+/* ---- construction ---- */
 
-/* What whoever runs this can do about it: the error alone would send people after file rights. */
+/* A remedy for the user: the error alone would suggest a problem of file permissions. */
 static const char *setup_hint(int err)
 {
 	switch (err) {
@@ -83,7 +86,7 @@ static const char *setup_hint(int err)
 
 static int ring_init(struct uring *u, uint32_t entries)
 {
-	/* Best first; older kernels refuse flags that they do not know. */
+	/* Best first; older kernels refuse unknown flags. */
 	static const unsigned flags[] = {
 		IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
 		IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
@@ -168,7 +171,7 @@ static void uring_kick(struct loop *l)
 	int saved = errno; /* may be in a signal handler */
 	ssize_t n = write(u->kick_fd, &one, sizeof(one));
 
-	(void)n; /* only a count at its limit could refuse, which is a kick as well */
+	(void)n; /* fails only with the counter at its limit, which is a kick as well */
 	errno = saved;
 }
 
@@ -176,12 +179,12 @@ static void uring_kick(struct loop *l)
 
 static void ring_failed(const char *what, int rc)
 {
-	/* Interrupted, or the completion queue is full: reaping and another try help. */
+	/* Interrupted, or the completion queue is full: reaping and retrying resolve it. */
 	if (rc < 0 && rc != -EINTR && rc != -EAGAIN && rc != -EBUSY && rc != -ETIME)
 		PANIC("io_uring: %s: error %d", what, -rc);
 }
 
-/* From now on the ring is the calling thread's. */
+/* Binds the ring to the calling thread. */
 static void enable(struct uring *u)
 {
 	if (u->enabled)
@@ -198,7 +201,8 @@ static struct io_uring_sqe *get_sqe(struct uring *u)
 
 	for (int i = 0; sqe == NULL; i++) {
 		enable(u);
-		/* The loop reaps later: completions that find no room are kept by the kernel. */
+		/* The loop reaps later: the kernel keeps completions that do not fit into the
+		 * queue. */
 		ring_failed("submit", io_uring_submit(&u->ring));
 		sqe = io_uring_get_sqe(&u->ring);
 		if (sqe == NULL && i > 1000)
@@ -224,7 +228,7 @@ static void watch_arm(struct uring *u, struct watch *wa)
 
 	if (wa->drains && !u->polls_once)
 		io_uring_prep_poll_multishot(sqe, wa->fd, POLLIN);
-	else /* Once, so that what was left unread is seen again. */
+	else /* Single-shot, so that unread data fires it again. */
 		io_uring_prep_poll_add(sqe, wa->fd, POLLIN);
 	io_uring_sqe_set_data64(sqe, (uint64_t)(uintptr_t)wa | WATCH);
 	wa->armed = true;
@@ -314,7 +318,7 @@ static unsigned reap(struct uring *u)
 	return n;
 }
 
-/* Whether completions wait in the kernel until we enter it. */
+/* True if completions wait in the kernel until the thread enters it. */
 static bool kernel_has_work(const struct uring *u)
 {
 	unsigned flags = __atomic_load_n(u->ring.sq.kflags, __ATOMIC_RELAXED);
@@ -325,8 +329,8 @@ static bool kernel_has_work(const struct uring *u)
 }
 
 #ifdef RT_VALGRIND
-/* Valgrind runs one thread at a time and does not know that io_uring_enter sleeps; of poll it does.
- * A ring with deferred work is not always seen by poll: so it is a plain one there. */
+/* Valgrind runs one thread at a time; it expects poll to sleep, but not io_uring_enter. poll does
+ * not always report a ring with deferred work, so the ring is a plain one on valgrind. */
 static void sleep_in_poll(struct uring *u, uint64_t now, uint64_t until_us)
 {
 	struct pollfd pfd = { .fd = u->ring.ring_fd, .events = POLLIN };
@@ -343,7 +347,7 @@ static void enter_and_sleep(struct loop *l, struct uring *u, uint64_t until_us)
 {
 	struct io_uring_cqe *cqe;
 	struct __kernel_timespec ts;
-	/* Of the turn that has just ended, not of now: a turn reads the clock once. */
+	/* Time of the turn that has just ended, not the present: a turn reads the clock once. */
 	uint64_t now = l->now_us;
 
 #ifdef RT_VALGRIND
@@ -370,7 +374,7 @@ static void uring_wait(struct loop *l, uint64_t until_us)
 	struct uring *u = l->backend_data;
 
 	enable(u);
-	/* Only a loop that sleeps is kicked. */
+	/* Only a sleeping loop is kicked. */
 	if (until_us != 0 && !u->kick_armed)
 		arm_kick(u);
 	if (reap(u) > 0)

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """epochs.py DATASET ORIGINALS EPOCHS [STAGE_DIR]: reads a data set shuffled, believes nothing.
 
 Every sample must come exactly once per epoch, its picture byte for byte the original, its class the

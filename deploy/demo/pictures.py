@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """pictures.py ICONS BACKGROUNDS OUT SHARDS: sorts pictures into folders, one for each shard to be.
 
 Each picture becomes a sample of two files with the same key, as WebDataset wants it: KEY.img, a

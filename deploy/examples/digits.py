@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """digits.py FOLDER [SAMPLES [PER_SHARD [SEED]]]: handwriting of a sort, as WebDataset shards.
 
 Each sample is KEY.img, 28 x 28 bytes of grey, and KEY.cls, its digit: a 5 x 7 glyph, enlarged,

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Trains a small convolutional net on digits (digits.py) that lie on Leat.
 
     mnist.py --data leat:/digits --test leat:/digits-test
-    python3 -m torch.distributed.run --nproc_per_node 2 mnist.py --data ...   # two processes
+    torchrun --nproc_per_node 2 mnist.py --data ...   # two processes; of Debian 12: README.md
 
 With --checkpoint PATH it saves there after each epoch (and every --save-every steps), and goes on
 from there when it is started again: with the next batch, also with another number of processes.

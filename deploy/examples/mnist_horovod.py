@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """mnist.py under Horovod:
 
     horovodrun -np 2 python3 mnist_horovod.py --data leat:/digits --test leat:/digits-test

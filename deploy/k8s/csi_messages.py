@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The messages of the Container Storage Interface (v1.8, csi.proto) that a node plugin needs, made
 at start from the table below: name, number and type of each field as the specification has them, so
 that no generated code is kept. Fields that are left out are skipped by protobuf as unknown ones."""

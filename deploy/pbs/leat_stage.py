@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """OpenPBS hook: has a job's data sets staged on each of its nodes before it starts.
 
     qmgr -c 'create hook leat_stage event="execjob_prologue,execjob_epilogue"'

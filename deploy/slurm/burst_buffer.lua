@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 --[[
 Staging of data sets as a burst buffer of Slurm (BurstBufferType=burst_buffer/lua). In a job script:
 

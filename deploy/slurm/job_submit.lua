@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 --[[
 JobSubmitPlugins=lua: makes of `sbatch --stage=NAME@VERSION` (spank_leat.so) the line that
 burst_buffer.lua reads, so that staging happens before the job starts and its failure is the job's

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * SPANK plugin: `--stage=NAME@VERSION[,...]` of sbatch, salloc and srun.
  *

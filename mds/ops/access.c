@@ -1,5 +1,7 @@
-/* access(2): only the question, nothing changes. */
-#include "mds/op.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+/* access(2): checks only, changes nothing. */
+#include "mds/inode_ops.h"
+#include "mds/ops/ops.h"
 
 int mds_access(struct op *op, const void *vin, void *vout)
 {

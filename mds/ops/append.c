@@ -1,17 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reserves the place of an O_APPEND write: behind everything that is reserved, known, reported,
- * and, where somebody else may write without reserving, stored. append_end is kept apart from the
- * size, so that nobody reads reserved bytes before they are written.
+ * Reserves the range of an O_APPEND write: after all that is reserved, recorded or reported, and,
+ * where another session may write without a reservation, after all that the chains store.
+ * append_end is separate from the size, so that reserved bytes are not visible before they are
+ * written.
  */
 #include "common/rt/loop.h"
-#include "mds/op.h"
+#include "mds/file/chain_stat.h"
+#include "mds/inode_ops.h"
+#include "mds/op_execute.h"
+#include "mds/ops/ops.h"
 
 struct append {
 	const struct mds_append_req *in;
 	struct open_file *file;
 	struct layout layout;
 	uint64_t ends;
-	bool asked; /* ends is what the chains say */
+	bool asked; /* ends is the size that the chains have reported */
 };
 
 static uint64_t max_u64(uint64_t a, uint64_t b)
@@ -19,26 +24,28 @@ static uint64_t max_u64(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* What it was given is its own still, if nothing was cut since. */
+/* True if the client's previous reservation is still valid: the file was not truncated since. */
 static bool had_place(const struct append *a, const struct inode_rec *rec)
 {
 	return a->in->had_end != 0 && a->in->had_end >= a->in->len &&
 	       a->in->had_end <= max_u64(rec->append_end, rec->attr.size) &&
-	       a->in->had_cuts == rec->attr.cuts;
+	       a->in->had_truncations == rec->attr.n_truncations;
 }
 
-/* Others wrote there before it did. The next place is where their bytes end, which the chains know,
- * unless somebody has one behind it. */
+/* True if the previous reservation is to be released, because another session wrote there first.
+ * The next one then starts where those bytes end, which the chains report, unless there is a later
+ * reservation. */
 static bool gives_back(const struct append *a, const struct inode_rec *rec)
 {
 	return a->in->had_lost && had_place(a, rec) && a->in->had_end == rec->append_end;
 }
 
-/* Is what is known here, or told by who appends, perhaps not where the file ends? */
+/* True if the chains must be queried: the file may end after what is recorded here or reported by
+ * the appending client. */
 static bool must_ask(const struct op *op, const struct append *a, const struct inode_rec *rec)
 {
 	return (rec->attr.flags & ATTR_UNSETTLED) != 0 && !a->asked &&
-	       (!a->file->ends_known || a->file->cut || a->file->cutting || a->in->had_lost ||
+	       (!a->file->eof_known || a->file->cut || a->file->truncating || a->in->had_lost ||
 		open_file_other_writers(&op->m->opens, a->file, op->session, true));
 }
 
@@ -57,8 +64,9 @@ static int append_txn(struct op *op, const void *vin, void *vout)
 		return -LE_INVAL;
 	if ((old->attr.flags & ATTR_SEALED) != 0)
 		return -LE_PERM;
-	/* Who cuts the file asks those who have it open whether they still write at a place.
-	 * Clients open it again in a new session before they ask for one, if they may. */
+	/* A truncation recalls reservations only from sessions that have the file open
+	 * (append_recall). In a new session a client opens the file again, if it may, before it
+	 * requests a reservation. */
 	if (o == NULL || o->n_write == 0)
 		return -LE_BADF;
 	if (a->in->had_there && !had_place(a, old))
@@ -69,8 +77,8 @@ static int append_txn(struct op *op, const void *vin, void *vout)
 	}
 	reserved = gives_back(a, old) ? 0 : old->append_end;
 	off = max_u64(max_u64(reserved, old->attr.size), max_u64(a->file->size, a->ends));
-	/* After a truncation a client may know only how long the file was before. The chains have
-	 * all that it has written: it shows that before it asks. */
+	/* After a truncation the client may have only the previous length. Its own data is on the
+	 * chains: it flushes before it requests a reservation. */
 	if (!a->file->cut)
 		off = max_u64(off, a->in->size);
 	if (had_place(a, old) && !a->in->had_lost)
@@ -81,13 +89,15 @@ static int append_txn(struct op *op, const void *vin, void *vout)
 	rec->append_end = max_u64(reserved, off + a->in->len);
 	out->off = off;
 	out->change = rec->attr.change;
-	out->cuts = rec->attr.cuts;
-	open_placed(o, out->change);
-	/* Who writes without reserving is still open (and asked about again), reports when closing,
-	 * or has a write lease, which is recalled before another one appends. Of who ends without a
-	 * word, be it while the chains are asked, nobody knows what it has written since. */
-	if (a->asked && a->file->ends_asked)
-		a->file->ends_known = !lease_foreign(&op->m->leases, a->in->ino, NULL, false);
+	out->n_truncations = rec->attr.n_truncations;
+	open_has_reservation(o, out->change);
+	/* From now on the chains need not be queried. A session that writes without reservation
+	 * still has the file open (then they are queried again), reports its size when it closes,
+	 * or has a write lease, which is recalled before another session appends. But a session
+	 * that ended silently, perhaps during the query, may have written after it; that clears
+	 * eof_queried. */
+	if (a->asked && a->file->eof_queried)
+		a->file->eof_known = !lease_foreign(&op->m->leases, a->in->ino, NULL, false);
 	return 0;
 }
 
@@ -99,7 +109,7 @@ static int append_locked(struct op *op, struct append *a, void *out)
 	if (rc != -LE_BUSY)
 		return rc;
 	fmutex_lock(&a->file->busy);
-	a->file->ends_asked = true;
+	a->file->eof_queried = true;
 	rc = data_stat(op->m, a->in->ino, &a->layout, NULL,
 		       loop_deadline_ms(op->m->params.oss_timeout_ms), &ends);
 	if (rc == 0) {

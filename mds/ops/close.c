@@ -1,30 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One open less. The last writer's close settles the inode: when one session alone wrote and nobody
- * truncated, with the size it reports; otherwise the chains are asked afterwards
- * (data_settle_start), and until then the inode stays unsettled, so that whoever looks at it asks
- * the chains too.
+ * Ends one open. The close of the last writer settles the inode. If one session alone wrote and no
+ * other truncated the file, the size that its closes reported counts. Otherwise the chains are
+ * queried afterwards (data_settle_start). Until then the inode stays unsettled, so that clients
+ * that need the size query the chains too.
  */
-#include "mds/ops/open.h"
-#include "mds/ops/export.h"
-#include "mds/ops/reach.h"
-#include "mds/recall.h"
+#include "mds/ops/close.h"
 
-/* Nobody who writes knows how much of what is prepared is written, nor what a cut that is under way
- * leaves of it: some chains may be cut already, and keep what was written there since. */
-static bool chains_are_asked(const struct open_file *f, const struct inode_rec *rec)
+#include "mds/access/exports_policy.h"
+#include "mds/file/orphan_delay.h"
+#include "mds/file/settle.h"
+#include "mds/inode_ops.h"
+#include "mds/lease/lease_check.h"
+#include "mds/op_execute.h"
+#include "mds/ops/ops.h"
+#include "mds/ops/reach.h"
+
+/* True if the chains must be queried. No writer can report how much of the preallocated ranges has
+ * been written, or what a truncation in progress leaves: some chains may be truncated already and
+ * have newer data. */
+static bool size_is_queried(const struct open_file *f, const struct inode_rec *rec)
 {
-	return f->ask_chains || (f->dirty && (rec->prepared.len > 0 || f->cutting));
+	return f->must_query_size || (f->dirty && (rec->preallocated.len > 0 || f->truncating));
 }
 
 struct close_args {
 	const struct mds_close_req *in;
-	bool ask_chains;
+	bool must_query_size;
 };
 
-/* Who reports does not believe it. */
+/* True if the client marks the size that it reports as unreliable. */
 static bool is_doubted(const struct mds_close_req *in)
 {
-	return (in->flags & (CLOSE_ASK | CLOSE_CUT)) != 0;
+	return (in->flags & (CLOSE_MUST_QUERY | CLOSE_TRUNCATED)) != 0;
 }
 
 static void note_report(struct open_file *f, const struct mds_close_req *in)
@@ -34,7 +42,7 @@ static void note_report(struct open_file *f, const struct mds_close_req *in)
 	f->dirty = true;
 	if (in->mtime_ns > f->mtime_ns)
 		f->mtime_ns = in->mtime_ns;
-	/* Appends would go behind a size that is older than a cut. */
+	/* The size may be older than a truncation; appends would then start after the end. */
 	if (f->cut || is_doubted(in))
 		return;
 	if (in->size > f->size)
@@ -50,7 +58,7 @@ static struct inode_rec *settle_reported(struct op *op, struct inode *i, const s
 	rec->attr.flags &= ~(uint32_t)ATTR_UNSETTLED;
 	if (f->dirty && f->size > rec->attr.size)
 		rec->attr.size = f->size;
-	inode_places_end(rec);
+	inode_drop_append_reservations(rec);
 	if (!f->dirty)
 		return rec;
 	rec->attr.blocks = (f->used + 511) / 512;
@@ -58,7 +66,8 @@ static struct inode_rec *settle_reported(struct op *op, struct inode *i, const s
 	return rec;
 }
 
-/* Who writes no more has no use for a write lease: others need not ask it. */
+/* Turns the write lease of a session that no longer writes into a read lease, so that reads of
+ * other sessions need not recall it. */
 static void closed_lease(struct op *op, const struct mds_close_req *in)
 {
 	const struct open *o = open_find(&op->m->opens, op->session, in->ino);
@@ -68,7 +77,8 @@ static void closed_lease(struct op *op, const struct mds_close_req *in)
 		l->write = false;
 }
 
-/* It was read: what others cache of its times goes first. Writes. */
+/* Sets the access time of a file that was read, after recalling leases under which other clients
+ * cache it. Writes. */
 static int was_read(struct op *op, const struct mds_close_req *in, struct inode *i,
 		    const struct inode_rec *rec)
 {
@@ -103,7 +113,7 @@ static int close_txn(struct op *op, const void *vin, void *vout)
 		TRY(op_changes(op, in->ino));
 	if (rc == 0)
 		TRY(was_read(op, in, i, rec));
-	if (o == NULL) { /* a second time, or lost with a former incarnation */
+	if (o == NULL) { /* a repeated close, or an open that was lost in a restart */
 		if (rc == 0 && inode_get(op->store, in->ino, VIEW_NEWEST, &i, &rec) == 0)
 			out->attr = rec->attr;
 		return 0;
@@ -112,29 +122,29 @@ static int close_txn(struct op *op, const void *vin, void *vout)
 	f->refs++;
 	if (in->dirty != 0 && open_flags_write(in->flags))
 		note_report(f, in);
-	if ((in->flags & CLOSE_ASK) != 0)
-		f->untracked = true;
+	if ((in->flags & CLOSE_MUST_QUERY) != 0)
+		f->not_exclusive = true;
 	if (is_doubted(in)) {
-		f->ask_chains = true;
-		open_file_ends_unknown(f); /* it may have written what it does not know of */
+		f->must_query_size = true;
+		open_file_ends_unknown(f); /* it may have written more than it reports */
 	}
 	open_drop(&op->m->opens, o, in->flags);
 	if (rc == 0 && rec->attr.nlink == 0 && inode_not_open(op, in->ino)) {
-		if (linger_wanted(f) && linger_add(op->m, in->ino))
-			goto out; /* it goes a little later: linger.h */
+		if (orphan_delay_wanted(f) && orphan_delay_add(op->m, in->ino))
+			goto out; /* removed a little later: file/orphan_delay.h */
 		inode_remove(op, i);
 		txn_delete(op->store, key_of('O', in->ino.v));
 	} else if (rc == 0 && open_flags_write(in->flags) &&
 		   (rec->attr.flags & ATTR_UNSETTLED) != 0) {
-		a->ask_chains = f->n_writers == 0 && chains_are_asked(f, rec);
-		if (f->n_writers == 0 && !a->ask_chains)
+		a->must_query_size = f->n_writers == 0 && size_is_queried(f, rec);
+		if (f->n_writers == 0 && !a->must_query_size)
 			rec = settle_reported(op, i, f);
 	}
 	if (rc < 0 || (rec->attr.flags & ATTR_UNSETTLED) == 0)
 		open_file_counted(&op->m->opens, f);
 	if (rc == 0 && rec->attr.nlink > 0 &&
 	    inode_get(op->store, in->ino, VIEW_NEWEST, &i, &rec) == 0)
-		out->attr = rec->attr; /* with what was changed just now */
+		out->attr = rec->attr; /* including the changes just made */
 	closed_lease(op, in);
 out:
 	open_file_put(&op->m->opens, f);
@@ -146,7 +156,7 @@ int close_file(struct op *op, const struct mds_close_req *in, struct mds_close_r
 	struct close_args a = {in, false};
 
 	TRY(op_mutate(op, close_txn, &a, out));
-	if (a.ask_chains)
+	if (a.must_query_size)
 		data_settle_start(op->m, in->ino);
 	return 0;
 }
@@ -155,12 +165,12 @@ int mds_close(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_close_req *in = vin;
 
-	/* Of a counted open no row is kept in the store: whoever repeats the close after a restart
-	 * has told of the open before, which has to be ended then anyway (open_state_redo), and
-	 * what was settled stays so. */
+	/* A counted open leaves no row in the store. A client that repeats the close after a
+	 * restart has reclaimed the open first, so this close must end it (open_state_redo). A
+	 * settled size stays settled. */
 	op->final = (in->flags & CLOSE_UNCOUNTED) != 0;
 	op->lazy = (in->flags & CLOSE_LAZY) != 0;
-	/* It has been closed there, whether or not somebody still waits to hear of it. */
+	/* The client has closed the file, whether or not it still waits for the reply. */
 	fiber_set_deadline(NO_DEADLINE);
 	return close_file(op, in, vout);
 }

@@ -1,48 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copy_file_range of whole chunks: the object servers send them to each other.
+ * copy_file_range of whole chunks: object servers send them to each other.
  *
- * Look, whether it can be done so: aligned, one chunk size, nobody else writes, and nothing of the
- * target lies where the copy goes or behind → copy the chunks, a few at a time, as many as can be
- * begun in good time → the new size, in one batch with the replay row. Repeated after a crash it
- * writes the same once more. Else -LE_NOTSUP: the client copies by itself.
+ * First checks the conditions: aligned ranges, equal chunk sizes, no other writer, and no data of
+ * the target at or after the destination. Then copies chunks, a few at a time, as many as can be
+ * started within BEGIN_MS. Finally sets the new size, in one batch with the replay row. A
+ * repetition after a crash writes the same data again. If a condition fails it returns -LE_NOTSUP,
+ * and the client copies by itself.
  *
- * It keeps to its own time, not to that of the attempt which began it: the client repeats the
- * request meanwhile and hears this one's end.
+ * The copy has deadlines of its own, not that of the attempt that started it: the client repeats
+ * the request meanwhile and receives the result of this execution.
  *
- * The copied chunks are written without numbers, so one whose end was not seen may still be written
- * later: before anybody hears how it ended, that time has passed. What a copy that failed has
- * written behind the target's end is cut off.
+ * Copied chunks are written without sequence numbers, so one without a received reply may still be
+ * written later. That time passes before any result is returned. What a failed copy has written
+ * after the end of the target is truncated.
  *
- * Both files' `busy` are held, in the order of their numbers.
+ * Both files' `busy` locks are held, taken in the order of inode numbers.
  */
 #include <stdlib.h>
 
 #include "common/rt/loop.h"
-#include "mds/copy.h"
-#include "mds/recall.h"
-#include "mds/ops/open.h"
+#include "mds/background.h"
+#include "mds/file/chunk_copy.h"
+#include "mds/inode_ops.h"
+#include "mds/lease/lease_check.h"
+#include "mds/op_execute.h"
+#include "mds/ops/ops.h"
+#include "mds/ops/setattr.h"
+#include "mds/xattr_rows.h"
 
 #define CHUNKS_MAX 64u
 #define WIDTH      4u
 #define PAUSE_MS   200u
-/* No chunk is begun after that: what is done by then is the answer. */
+/* No chunk is started later than this; the reply reports the chunks done by then. */
 #define BEGIN_MS 4000u
-/* For servers that come and go meanwhile. With what a last attempt and its end take, shorter than
- * a client waits for its answer. */
+/* Retries while servers restart. Together with the last attempt and its end this is shorter than a
+ * client waits for the reply. */
 #define TRY_MS 8000u
 
 struct copying {
 	const struct mds_copy_req *in;
 	struct open_file *from, *to;
 	struct layout from_layout, to_layout;
-	uint64_t len;      /* how much is copied */
-	uint64_t to_end;   /* of the target, before */
+	uint64_t len;      /* bytes to copy */
+	uint64_t to_end;   /* end of the target before the copy */
 	uint32_t write_opens;
-	uint64_t begin_us; /* no chunk is begun after that */
-	uint64_t until_us; /* no chunk is asked for again after that */
-	int64_t at_ns;     /* what is copied was written then at the latest */
+	uint64_t begin_us; /* no chunk is started after that */
+	uint64_t until_us; /* no chunk is retried after that */
+	int64_t at_ns;     /* the latest write time of the copied data */
 	bool failed;
-	bool lingers; /* a write may still be under way */
+	bool lingers; /* a write may still be in flight */
 };
 
 static bool is_open(struct op *op, struct ino ino, bool for_writing)
@@ -57,7 +64,7 @@ static uint64_t max_u64(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* How much of it in one go: whole chunks, the last one may be the source's last. */
+/* The length of one copy: whole chunks; the last one may be the end of the source. */
 static uint64_t portion(const struct mds_copy_req *in, const struct attr *from)
 {
 	uint64_t chunk = from->layout.chunk_size, len = in->len;
@@ -91,9 +98,9 @@ static int look_txn(struct op *op, const void *vin, void *vout)
 	chunk = from->attr.layout.chunk_size;
 	k->to_end =
 		max_u64(max_u64(to->attr.size, to->append_end), max_u64(in->to_size, k->to->size));
-	if ((from->attr.flags & ATTR_UNSETTLED) != 0 || k->to->ask_chains ||
+	if ((from->attr.flags & ATTR_UNSETTLED) != 0 || k->to->must_query_size ||
 	    open_file_other_writers(&op->m->opens, k->to, op->session, false) ||
-	    /* Below a quota it is the client who asks for room before it writes. */
+	    /* Below a quota the client must reserve space before it writes. */
 	    to->attr.project != 0 || from->attr.layout.width == 0 || to->attr.layout.width == 0 ||
 	    to->attr.layout.chunk_size != chunk || in->off % chunk != 0 ||
 	    in->to_off % chunk != 0 || in->to_off < k->to_end)
@@ -138,7 +145,7 @@ static void copy_part(void *arg)
 	};
 	struct oss_copy_rep rep;
 
-	/* The first one is always begun. */
+	/* The first chunk is always started. */
 	if (p->i > 0 && (k->failed || loop_now_us() > k->begin_us))
 		return;
 	p->begun = true;
@@ -170,7 +177,7 @@ static int copy_all(struct op *op, struct copying *k)
 	fiber_parallel("copy", copy_part, parts, sizeof(*parts), n, WIDTH);
 	for (uint32_t i = 0; i < n && rc == 0; i++)
 		rc = parts[i].status;
-	/* They are begun in their order: behind one that was not begun there is nothing. */
+	/* Chunks are started in order: after the first one not started none is copied. */
 	for (uint32_t i = 0; i < n; i++)
 		if (!parts[i].begun && k->len > (uint64_t)i * chunk)
 			k->len = (uint64_t)i * chunk;
@@ -219,8 +226,8 @@ static int copy_locked(struct op *op, struct copying *k, struct mds_copy_rep *ou
 	return op_mutate(op, finish_txn, k, out);
 }
 
-/* What has been written is behind the end, but would count as data. Where others may have written
- * since, it does: nothing of theirs goes with it. */
+/* Truncates what a failed copy wrote after the end, which would count as data. If other sessions
+ * may have written since, it keeps all data and leaves the size to the chains instead. */
 static void cut_off(struct op *op, const struct copying *k)
 {
 	struct mds_setattr_req req = {
@@ -231,7 +238,7 @@ static void cut_off(struct op *op, const struct copying *k)
 	if (k->to->write_opens != k->write_opens ||
 	    open_file_other_writers(&op->m->opens, k->to, op->session, false) ||
 	    truncate_file(op, &req, req.ino, false, &attr) < 0)
-		k->to->ask_chains = k->to->untracked = true;
+		k->to->must_query_size = k->to->not_exclusive = true;
 }
 
 int mds_copy(struct op *op, const void *vin, void *vout)
@@ -260,7 +267,8 @@ int mds_copy(struct op *op, const void *vin, void *vout)
 	fmutex_unlock(first);
 	if (rc < 0 && k.to_layout.width != 0) {
 		cut_off(op, &k);
-		rc = may_pass(rc) ? -LE_NOTSUP : rc; /* the client's own way waits as it should */
+		rc = may_pass(rc) ? -LE_NOTSUP : rc; /* the client's own copy retries as long as it
+						      * should */
 	}
 	open_file_put(&op->m->opens, k.to);
 	open_file_put(&op->m->opens, k.from);

@@ -1,10 +1,14 @@
-/* Creates a regular file, or finds it, and opens it: one request, one batch. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Creates a regular file, or finds an existing one, and opens it: one request, one batch. */
 #include <fcntl.h>
 
+#include "mds/cluster/placement.h"
+#include "mds/inode_ops.h"
+#include "mds/lease/lease_check.h"
+#include "mds/op_execute.h"
 #include "mds/ops/open.h"
+#include "mds/ops/ops.h"
 #include "mds/ops/reach.h"
-#include "mds/recall.h"
-#include "mds/placement.h"
 
 struct create_args {
 	const struct mds_create_req *in;
@@ -67,7 +71,7 @@ static int create_txn(struct op *op, const void *vin, void *vout)
 	a->found = val.ino;
 	reach_note(op, rec, in->parent, d->cookie);
 	if ((in->flags & O_TRUNC) != 0)
-		TRY(op_asks_own(op, val.ino, in->told));
+		TRY(op_asks_own(op, val.ino, in->reported_ino));
 	return open_existing(op, &a->o, i, rec, &out->attr, &out->cap);
 }
 
@@ -77,8 +81,8 @@ int mds_create(struct op *op, const void *vin, void *vout)
 	struct create_args a = {.in = in,
 				.o = {.cred = &in->cred,
 				      .flags = in->flags,
-				      .truncated = open_has_cut(op),
-				      .told = in->told}};
+				      .truncated = open_has_truncated(op),
+				      .reported_ino = in->reported_ino}};
 	int rc = name_check(in->name);
 
 	if (rc < 0)

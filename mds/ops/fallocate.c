@@ -1,13 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fallocate(2): punch and zero range are intents (data.c). Allocation reserves nothing, since data
- * is never written in place: it extends the size, says whether there is room just now, and counts
- * from then on (prepared.h), for which the chains are asked what is written of it already.
+ * fallocate(2). Punch and zero range are intents (file/truncate.h). Allocation sets no blocks
+ * aside, since data is never written in place: it extends the size, checks the free space of the
+ * moment, and counts the range from then on (file/preallocated.h). For that the chains are queried
+ * how much of the range is already written.
  */
 #include <linux/falloc.h>
 
-#include "mds/op.h"
-#include "mds/prepared.h"
-#include "mds/recall.h"
+#include "mds/file/chain_stat.h"
+#include "mds/file/preallocated.h"
+#include "mds/file/truncate.h"
+#include "mds/inode_ops.h"
+#include "mds/lease/lease_check.h"
+#include "mds/op_execute.h"
+#include "mds/ops/ops.h"
+#include "mds/xattr_rows.h"
 
 struct falloc {
 	const struct mds_fallocate_req *in;
@@ -15,8 +22,8 @@ struct falloc {
 	struct intent_rec intent;
 	uint64_t intent_no;
 	struct layout layout;
-	struct ranges prepared; /* then */
-	struct data_ends ends;  /* with it */
+	struct ranges preallocated; /* ranges after the call */
+	struct data_ends ends;  /* what the chains store in them */
 };
 
 static bool makes_holes(const struct mds_fallocate_req *in)
@@ -56,34 +63,34 @@ static int look_txn(struct op *op, const void *vin, void *vout)
 	(void)vin;
 	TRY(check(op, a->in, &i, &rec));
 	a->layout = rec->attr.layout;
-	prepared_get(rec, &a->prepared);
-	prepared_add(&a->prepared, &a->layout, a->in->off, a->in->len);
+	preallocated_get(rec, &a->preallocated);
+	preallocated_add(&a->preallocated, &a->layout, a->in->off, a->in->len);
 	return inode_has_no_data(rec);
 }
 
-/* Before it is prepared: how much of it is written. */
+/* Queries the chains how much of the ranges is written, before they are counted. */
 static int ask_written(struct op *op, struct falloc *a)
 {
 	int rc = op_read(op, look_txn, NULL, a);
 
 	if (rc != 0)
 		return rc < 0 ? rc : 0;
-	return data_stat(op->m, a->in->ino, &a->layout, &a->prepared,
+	return data_stat(op->m, a->in->ino, &a->layout, &a->preallocated,
 			 loop_deadline_ms(op->m->params.oss_timeout_ms), &a->ends);
 }
 
-/* What is prepared with it, if there is room. */
+/* Computes the ranges after the call, and checks space and quota for them. */
 static int check_room(struct op *op, const struct falloc *a, const struct inode_rec *old,
 		      struct ranges *ret_after)
 {
 	uint64_t bytes, more;
 
-	prepared_get(old, ret_after);
-	prepared_add(ret_after, &old->attr.layout, a->in->off, a->in->len);
+	preallocated_get(old, ret_after);
+	preallocated_add(ret_after, &old->attr.layout, a->in->off, a->in->len);
 	bytes = ranges_bytes(ret_after);
 	more = old->unwritten + a->ends.covered;
 	more = bytes > more ? bytes - more : 0;
-	if (more > prepared_room(op))
+	if (more > preallocated_space(op))
 		return -LE_NOSPC;
 	return quota_check(op->store, old->attr.project, more, 0);
 }
@@ -118,7 +125,7 @@ static int falloc_txn(struct op *op, const void *vin, void *vout)
 	op->final = true;
 	rec = inode_edit(op->store, i);
 	if (prepares(in))
-		prepared_take(op, rec, &after, &a->ends);
+		preallocated_take(op, rec, &after, &a->ends);
 	if (extend > rec->attr.size)
 		rec->attr.size = extend;
 	inode_data_changed(op, rec);

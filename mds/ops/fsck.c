@@ -1,76 +1,25 @@
-/* mds_fsck_page: records out of a snapshot; mds_fsck_repair: mends one thing. For tools only. */
-#include "mds/fsck.h"
-
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mds_fsck_page: records from a snapshot. mds_fsck_repair: one repair. For tools only. */
 #include "common/base/log.h"
 #include "common/rt/loop.h"
-#include "mds/op.h"
-#include "mds/recall.h"
+#include "mds/file/idle.h"
+#include "mds/file/lost_files.h"
+#include "mds/file/settle.h"
+#include "mds/fsck_snapshot.h"
+#include "mds/inode_ops.h"
+#include "mds/lease/lease_check.h"
+#include "mds/op_execute.h"
+#include "mds/ops/ops.h"
 #include "mds/repair.h"
 
-#define IDLE_US   60000000u
 #define ROWS_MAX  1024u
 #define PAGE_SIZE (192u << 10)
-#define ROW_ROOM  512u /* of the longest row */
+#define ROW_ROOM  512u /* upper bound of a row */
 
-/* Whoever has the cluster key and no session acts for the administrator. */
+/* A client that has the cluster key and no session acts for the administrator. */
 static int check_tool(const struct op *op)
 {
 	return op->r != NULL && op->r->peer->role != ROLE_TOOL ? -LE_PERM : 0;
-}
-
-/* ---- the snapshot ---- */
-
-static void drop(struct mds *m)
-{
-	if (m->fsck.snap != NULL)
-		kv_snapshot_drop(m->store.kv, m->fsck.snap);
-	m->fsck.snap = NULL;
-}
-
-void fsck_expire(struct mds *m)
-{
-	if (m->fsck.n_readers == 0 && loop_now_us() - m->fsck.used_us > IDLE_US)
-		drop(m);
-}
-
-void fsck_fini(struct mds *m)
-{
-	drop(m);
-}
-
-static int read_counters(void *arg, const void *key, size_t key_len, const void *value, size_t len)
-{
-	struct counters_rec *c = arg;
-	struct wire_r r;
-
-	(void)key, (void)key_len;
-	wire_r_init(&r, value, len);
-	wire_get_counters_rec(&r, c);
-	return 1;
-}
-
-static int take(struct mds *m)
-{
-	struct key k = key_cluster('n', 0), end = key_after(k);
-	struct kv_range range = {k.b, k.len, end.b, end.len, 1};
-	struct counters_rec c = {0};
-	struct kv_snapshot *snap;
-	bool more;
-	int rc;
-
-	TRY(kv_snapshot_take(m->store.kv, &snap));
-	rc = kv_scan(m->store.kv, snap, &range, read_counters, &c, &more);
-	if (rc < 0 || m->fsck.n_readers > 0) {
-		kv_snapshot_drop(m->store.kv, snap);
-		return rc < 0 ? rc : -LE_BUSY;
-	}
-	drop(m);
-	m->fsck.snap = snap;
-	m->fsck.id++;
-	m->fsck.next_ino = c.next_ino;
-	m->fsck.n_inodes = c.n_inodes;
-	m->fsck.counted = false;
-	return 0;
 }
 
 /* ---- pages ---- */
@@ -99,12 +48,13 @@ static void put_inode(struct page *p, struct ino ino, const void *value, size_t 
 		f.nlink = rec.attr.nlink;
 		f.flags = rec.attr.flags;
 		f.size = rec.attr.size;
-		f.blocks = rec.attr.blocks - rec.unwritten / 512; /* as the chains have it */
+		f.blocks = rec.attr.blocks - rec.unwritten / 512; /* as the chains count them */
 		f.change = rec.attr.change;
 		f.parent = rec.parent;
 		f.entries = rec.entries;
 		f.layout = rec.attr.layout;
-		f.cut = (rec.flags & INODE_CUT) != 0;
+		f.cut = (rec.flags & INODE_TRUNCATING) != 0;
+		f.lost = lost_files_has(&p->m->cluster, &rec);
 	}
 	wire_put_fsck_inode(&p->w, &f);
 }
@@ -204,7 +154,7 @@ static int read_page(struct op *op, const struct mds_fsck_page_req *in,
 	TRY(p.w.status);
 	out->rows = bytes_of(buf, (uint32_t)p.w.len);
 	if (p.full || more) {
-		p.last.b[p.last.len++] = 0; /* the next key there can be */
+		p.last.b[p.last.len++] = 0; /* the smallest key after the last one */
 		memcpy(buf + PAGE_SIZE, p.last.b, p.last.len);
 		out->next = bytes_of(buf + PAGE_SIZE, p.last.len);
 	}
@@ -220,7 +170,7 @@ int mds_fsck_page(struct op *op, const void *vin, void *vout)
 
 	TRY(check_tool(op));
 	if (in->snapshot == 0)
-		TRY(take(op->m));
+		TRY(fsck_take(op->m));
 	else if (f->snap == NULL || in->snapshot != f->id)
 		return -LE_STALE;
 	out->snapshot = f->id;
@@ -235,7 +185,7 @@ int mds_fsck_page(struct op *op, const void *vin, void *vout)
 
 /* ---- repairs ---- */
 
-/* An inode that is still as the tool has seen it. */
+/* Finds the inode. Returns -LE_STALE if it has changed since the tool read it. */
 static int unchanged(struct op *op, const struct mds_fsck_repair_req *in, struct inode **ret_i,
 		     const struct inode_rec **ret_rec)
 {
@@ -254,7 +204,7 @@ static int entry_txn(struct op *op, const struct mds_fsck_repair_req *in)
 	dir = inode_get(op->store, in->dir, VIEW_NEWEST, NULL, &rec);
 	if (dir == -LE_MISS || (dir < 0 && dir != -LE_NOENT))
 		return dir;
-	/* Both exist: it is a good one. */
+	/* Both exist, so the entry is correct. */
 	if (rc == 0 && dir == 0 && S_ISDIR(rec->attr.mode))
 		return 0;
 	return repair_entry(op->store, in->dir, in->cookie, in->ino);
@@ -273,7 +223,7 @@ static int size_txn(struct op *op, const struct mds_fsck_repair_req *in)
 	return 1;
 }
 
-/* What was wrong in the snapshot is wrong by as much now; once for each snapshot. */
+/* The difference found in the snapshot applies to the present count as well. Once per snapshot. */
 static int total_txn(struct op *op, const struct mds_fsck_repair_req *in)
 {
 	struct fsck *f = &op->m->fsck;
@@ -338,7 +288,7 @@ static int lost_found_txn(struct op *op, const void *vin, void *vout)
 	return rc < 0 ? rc : 0;
 }
 
-/* Numbers and generations only grow: what no inode has now, none will ever have. */
+/* Inode numbers and generations only grow: chunks without an inode now never get one. */
 static int chunks_txn(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_fsck_repair_req *in = vin;
@@ -395,7 +345,8 @@ int mds_fsck_repair(struct op *op, const void *vin, void *vout)
 	if (done && in.what == FSCK_REPAIR_SIZE)
 		data_settle_start(op->m, in.ino);
 	if (done)
-		log_info("fsck: repair %u of inode %llu", in.what, (unsigned long long)in.ino.v);
+		log_info("leat fsck: made repair %u of inode %llu", in.what,
+			 (unsigned long long)in.ino.v);
 	out->done = (uint8_t)done;
 	return 0;
 }

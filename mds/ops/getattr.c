@@ -1,6 +1,9 @@
-/* Attributes by inode number, from memory. */
-#include "mds/op.h"
-#include "mds/recall.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+/* getattr: attributes by inode number, from memory. */
+#include "mds/file/settle.h"
+#include "mds/inode_ops.h"
+#include "mds/lease/lease_check.h"
+#include "mds/ops/ops.h"
 
 int mds_getattr(struct op *op, const void *vin, void *vout)
 {
@@ -13,18 +16,18 @@ int mds_getattr(struct op *op, const void *vin, void *vout)
 	TRY(file_get(op, in->ino, VIEW_DURABLE, &i, &rec));
 	TRY(op_looks(op, &rec->attr));
 	out->attr = rec->attr;
-	if (rec->prepared.len > 0) {
-		uint8_t *buf = op_alloc(op, rec->prepared.len);
+	if (rec->preallocated.len > 0) {
+		uint8_t *buf = op_alloc(op, rec->preallocated.len);
 
 		if (buf == NULL)
 			return -LE_NOMEM;
-		memcpy(buf, rec->prepared.data, rec->prepared.len);
-		out->prepared = bytes_of(buf, rec->prepared.len);
+		memcpy(buf, rec->preallocated.data, rec->preallocated.len);
+		out->preallocated = bytes_of(buf, rec->preallocated.len);
 	}
 	if (f != NULL && f->trimming)
-		out->attr.flags |= ATTR_CUTTING;
-	inode_hurry(op->store, i);
+		out->attr.flags |= ATTR_TRUNCATING;
+	inode_expedite(op->store, i);
 	if ((rec->attr.flags & ATTR_UNSETTLED) != 0)
-		data_settle_start(op->m, in->ino); /* nothing if it has writers */
+		data_settle_start(op->m, in->ino); /* no effect while the file has writers */
 	return 0;
 }

@@ -1,9 +1,13 @@
-/* The layout that a directory gives to what is made in it, or that a file without data will have.
- */
-#include "mds/chain_table.h"
-#include "mds/op.h"
-#include "mds/recall.h"
-#include "mds/placement.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sets the layout that a directory gives to new files and directories in it, or that of a file
+ * without data. */
+#include "mds/cluster/chain_table.h"
+#include "mds/cluster/placement.h"
+#include "mds/file/truncate.h"
+#include "mds/inode_ops.h"
+#include "mds/lease/lease_check.h"
+#include "mds/op_execute.h"
+#include "mds/ops/ops.h"
 
 static void merge(struct layout *l, const struct layout *new)
 {
@@ -83,7 +87,7 @@ int mds_layout_set(struct op *op, const void *vin, void *vout)
 	if ((in->layout.flags & (LAYOUT_F_CONVERT | LAYOUT_F_STOP)) != 0)
 		return convert_ask(op, in, vout);
 	TRY(op_read(op, may_txn, in, NULL));
-	/* Chains of that many members, if there are none yet. */
+	/* Builds chains of that many members if there are none yet. */
 	if (in->layout.replicas > 1)
 		TRY(chain_table_want(&op->m->cluster, in->layout.replicas));
 	op->final = true;

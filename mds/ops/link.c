@@ -1,6 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link(2). */
-#include "mds/op.h"
-#include "mds/recall.h"
+#include "mds/inode_ops.h"
+#include "mds/lease/lease_check.h"
+#include "mds/ops/ops.h"
 
 int mds_link(struct op *op, const void *vin, void *vout)
 {
@@ -30,6 +32,7 @@ int mds_link(struct op *op, const void *vin, void *vout)
 	rc = dentry_find(op->store, in->parent, in->name, VIEW_NEWEST, &d, &val);
 	if (rc != -LE_NOENT)
 		return rc == 0 ? -LE_EXIST : rc;
+	TRY(store_space(op->store));
 	TRY(op_changes(op, in->parent, in->ino));
 
 	rec = inode_edit(op->store, i);

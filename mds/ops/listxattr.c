@@ -1,5 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* listxattr(2). */
+#include "mds/inode_ops.h"
+#include "mds/ops/ops.h"
 #include "mds/ops/xattr.h"
+#include "mds/store/scan.h"
 
 #define NAMES_MAX 65536u
 

@@ -1,18 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Locks of fcntl(2) and flock(2). Nothing is stored: a client tells what it has after a restart
- * of this server, and until all have told nobody gets a new one. Whoever asks waits neither for a
- * session that does not return, nor for one that is silent and has what he asks for: they are ended
- * as if they had a write lease (recall.h).
+ * File locks of fcntl(2) and flock(2). Nothing is stored: after a restart of this server clients
+ * reclaim their locks, and until all have done so no new lock is given. A session that does not
+ * return, or that is silent and holds a conflicting lock, does not block a request for long: it is
+ * ended like a holder of a write lease (lease/recall.h).
  */
+#include "mds/ops/lock.h"
+
 #include "common/base/log.h"
 #include "common/rt/loop.h"
-#include "mds/op.h"
-#include "mds/ops/export.h"
+#include "mds/access/exports_policy.h"
+#include "mds/lease/recall.h"
+#include "mds/ops/ops.h"
 #include "mds/ops/reach.h"
-#include "mds/recall.h"
-
-#define TELL_MS    1000u
-#define TELL_BATCH 64u
 
 struct wanted {
 	struct mds *m;
@@ -28,7 +28,7 @@ static void holder(void *arg, uint64_t session)
 		recall_silent(w->m, se, w->ino);
 }
 
-/* A lock of a session that has not returned would not be known. */
+/* Before all sessions have returned their locks are unknown. */
 static int await_sessions(const struct op *op)
 {
 	if (op->m->recovery.sessions_back)
@@ -93,49 +93,3 @@ int lock_reclaim(struct op *op, struct ino ino, const struct file_lock *l)
 	return locks_set(&op->m->locks, ino, op->session->id, l, false);
 }
 
-/* ---- who waits is told ---- */
-
-struct tell {
-	struct rpc_peer *peer;
-	struct ino ino;
-};
-
-/* Not told, it asks by itself after a while. */
-static void tell_one(void *arg)
-{
-	struct tell *t = arg;
-	struct cb_unlocked_req req = {t->ino};
-	struct cb_unlocked_rep rep;
-	struct rpc_call call = {.op = OP_cb_unlocked,
-				.req = &req,
-				.rep = &rep,
-				.deadline_us = loop_deadline_ms(TELL_MS)};
-
-	if (!t->peer->gone && rpc_callback(t->peer, &call) < 0)
-		log_debug("%s was not told of an unlocked file", t->peer->name);
-	rpc_call_fini(&call);
-	rpc_peer_unref(t->peer);
-}
-
-void locks_tell(struct mds *m)
-{
-	while (!m->stopping) {
-		struct tell v[TELL_BATCH];
-		uint64_t session;
-		struct ino ino;
-		uint32_t n = 0;
-
-		while (n < TELL_BATCH && locks_next(&m->locks, &session, &ino)) {
-			struct session *se = session_find(&m->sessions, session);
-
-			if (se == NULL || se->peer == NULL)
-				continue;
-			rpc_peer_ref(se->peer);
-			v[n++] = (struct tell){se->peer, ino};
-		}
-		if (n > 0)
-			fiber_parallel("tell-unlocked", tell_one, v, sizeof(v[0]), n, n);
-		else if (waitq_wait(&m->locks.work, NO_DEADLINE) < 0)
-			break;
-	}
-}

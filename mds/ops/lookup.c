@@ -1,10 +1,13 @@
-/* A name in a directory, from memory. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lookup: a name in a directory, from memory. */
+#include "mds/inode_ops.h"
+#include "mds/lease/lease_check.h"
+#include "mds/ops/ops.h"
 #include "mds/ops/reach.h"
-#include "mds/recall.h"
 
 #include <fcntl.h>
 
-/* . and .. are there for those who hold an inode without its path. */
+/* Serves `.` and `..` for clients that have an inode without its path. */
 static int lookup_dots(struct op *op, const struct inode_rec *dir, struct bytes name,
 		       struct attr *ret_attr)
 {
@@ -48,7 +51,7 @@ int mds_lookup(struct op *op, const void *vin, void *vout)
 	out->attr = rec->attr;
 	reach_note(op, rec, in->parent, d->cookie);
 	if ((rec->attr.flags & ATTR_UNSETTLED) != 0)
-		inode_hurry(op->store, i);
+		inode_expedite(op->store, i);
 	else if (S_ISREG(rec->attr.mode) && op->session != NULL &&
 		 perm_access(&in->cred, rec, PERM_R) == 0)
 		op_cap(op, &rec->attr, O_RDONLY, &out->cap);

@@ -1,12 +1,16 @@
-/* The cluster map: for clients, and from targets. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cluster map for clients, and requests of targets about themselves. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "mds/membership.h"
-#include "mds/op.h"
-#include "mds/replace.h"
-#include "mds/targets.h"
+#include "mds/cluster/cluster_map.h"
+#include "mds/cluster/membership.h"
+#include "mds/cluster/rebalance.h"
+#include "mds/cluster/registration.h"
+#include "mds/cluster/target_admin.h"
+#include "mds/file/give_up.h"
+#include "mds/ops/ops.h"
 
 int mds_map_get(struct op *op, const void *vin, void *vout)
 {
@@ -30,8 +34,9 @@ static int check_role(struct op *op)
 	return op->r == NULL || op->r->peer->role == ROLE_OSSD ? 0 : -LE_PERM;
 }
 
-/* The connection on which the target is heard: its end is news (detect.h). */
-static void heard_on(struct op *op, uint32_t target)
+/* Notes the connection of the target's last request; the failure detector is notified when it ends
+ * (cluster/failure_detector.h). */
+static void contact_on(struct op *op, uint32_t target)
 {
 	struct target *t = cluster_target(&op->m->cluster, target);
 
@@ -43,8 +48,8 @@ static void heard_on(struct op *op, uint32_t target)
 	t->ended = false;
 }
 
-/* All chains of a target for the reply. */
-static int tell_chains(struct op *op, uint32_t target, struct bytes *ret_chains,
+/* Puts all chains of the target into the reply. */
+static int send_chains(struct op *op, uint32_t target, struct bytes *ret_chains,
 		       struct bytes *ret_targets)
 {
 	struct cluster *c = &op->m->cluster;
@@ -62,8 +67,8 @@ static int tell_chains(struct op *op, uint32_t target, struct bytes *ret_chains,
 	return buf != NULL ? 0 : -LE_NOMEM;
 }
 
-/* Where networks differ, sessions may end because their rights were taken away: what object servers
- * do not hear of does not go on there. */
+/* Where networks have different rights, sessions may end because they lost rights: object servers
+ * that do not receive this must then refuse their reads after lease_ms of silence. */
 static uint32_t read_ms(const struct op *op)
 {
 	return op->m->exports.n > 0 ? op->m->params.lease_ms : 0;
@@ -75,10 +80,12 @@ int mds_target_register(struct op *op, const void *vin, void *vout)
 
 	TRY(check_role(op));
 	TRY(target_register(&op->m->cluster, vin, vout));
-	heard_on(op, out->target);
+	contact_on(op, out->target);
 	out->read_ms = read_ms(op);
 	target_goes_by(&op->m->cluster, out->target, 0, out->read_ms);
-	return tell_chains(op, out->target, &out->chains, &out->targets);
+	TRY(send_chains(op, out->target, &out->chains, &out->targets));
+	out->now_ns = env_wall_ns(op->m->env);
+	return 0;
 }
 
 int mds_target_heartbeat(struct op *op, const void *vin, void *vout)
@@ -88,15 +95,16 @@ int mds_target_heartbeat(struct op *op, const void *vin, void *vout)
 
 	TRY(check_role(op));
 	TRY(target_heartbeat(&op->m->cluster, vin, vout));
-	heard_on(op, in->target);
+	contact_on(op, in->target);
 	out->sessions_gen = op->m->sessions.gen;
 	out->read_ms = read_ms(op);
 	target_goes_by(&op->m->cluster, in->target, in->read_ms, out->read_ms);
+	out->now_ns = env_wall_ns(op->m->env);
 	if (in->chains_epoch == out->chains_epoch)
 		return 0;
-	if (!membership_may_tell(&op->m->cluster))
+	if (!membership_may_notify(&op->m->cluster))
 		return -LE_NOT_READY;
-	return tell_chains(op, in->target, &out->chains, &out->targets);
+	return send_chains(op, in->target, &out->chains, &out->targets);
 }
 
 int mds_chain_synced(struct op *op, const void *vin, void *vout)
@@ -114,14 +122,30 @@ int mds_target_bad(struct op *op, const void *vin, void *vout)
 	TRY(check_role(op));
 	if (t == NULL || !uuid_equal(&t->info.uuid, &in->uuid) || t->incarnation != in->incarnation)
 		return -LE_NO_TARGET;
-	log_error("target %u does not trust its store", in->target);
+	log_error("target %u reports that its store cannot be trusted: it leaves all chains that "
+		  "have another complete member",
+		  in->target);
 	return membership_bad(&op->m->cluster, t);
 }
 
 int mds_target_admin(struct op *op, const void *vin, void *vout)
 {
-	/* Whoever has the cluster key and no session acts for the administrator. */
+	/* A client that has the cluster key and no session acts for the administrator. */
 	if (op->r != NULL && op->r->peer->role != ROLE_TOOL)
 		return -LE_PERM;
 	return target_admin(&op->m->cluster, vin, vout);
+}
+
+#define LOST_BYTES (64u << 10)
+
+int mds_target_lose(struct op *op, const void *vin, void *vout)
+{
+	void *buf;
+
+	if (op->r != NULL && op->r->peer->role != ROLE_TOOL)
+		return -LE_PERM;
+	buf = op_alloc(op, LOST_BYTES);
+	if (buf == NULL)
+		return -LE_NOMEM;
+	return give_up_asked(op->m, vin, bytes_of(buf, LOST_BYTES), vout);
 }

@@ -1,6 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mkdir(2). */
-#include "mds/op.h"
-#include "mds/recall.h"
+#include "mds/inode_ops.h"
+#include "mds/lease/lease_check.h"
+#include "mds/ops/ops.h"
 
 int mds_mkdir(struct op *op, const void *vin, void *vout)
 {

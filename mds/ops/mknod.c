@@ -1,7 +1,9 @@
-/* mknod(2): any type but directory and symlink, not opened. */
-#include "mds/op.h"
-#include "mds/recall.h"
-#include "mds/placement.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mknod(2): all types except directory and symbolic link. Does not open the file. */
+#include "mds/cluster/placement.h"
+#include "mds/inode_ops.h"
+#include "mds/lease/lease_check.h"
+#include "mds/ops/ops.h"
 
 int mds_mknod(struct op *op, const void *vin, void *vout)
 {

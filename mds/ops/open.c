@@ -1,15 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening by inode, and what create shares with it. The open is counted in the critical section, so
- * that whoever unlinks afterwards sees it; the first writer marks the inode unsettled in the same
- * batch.
+ * Opening by inode number, and what create shares with it. The open is counted in the critical
+ * section, so that a later unlink takes it into account. The first writer marks the inode unsettled
+ * in the same batch.
  */
 #include "mds/ops/open.h"
-#include "mds/ops/export.h"
-#include "mds/recall.h"
+
+#include "mds/access/exports_policy.h"
+#include "mds/file/truncate.h"
+#include "mds/inode_ops.h"
+#include "mds/lease/lease_check.h"
 
 #include <fcntl.h>
 
 #include "common/rt/loop.h"
+#include "mds/op_execute.h"
+#include "mds/ops/close.h"
+#include "mds/ops/ops.h"
+#include "mds/ops/setattr.h"
+#include "mds/xattr_rows.h"
 
 int open_existing(struct op *op, struct opening *o, struct inode *i, const struct inode_rec *old,
 		  struct attr *ret_attr, struct cap *ret_cap)
@@ -26,8 +35,8 @@ int open_existing(struct op *op, struct opening *o, struct inode *i, const struc
 		return -LE_ISDIR;
 	if (!S_ISREG(old->attr.mode))
 		return S_ISLNK(old->attr.mode) ? -LE_LOOP : -LE_NXIO;
-	/* Even if somebody has it open: its name may be another file's by now, and whoever opens by
-	 * an old entry must find that. */
+	/* Even if a session has it open: another file may have its name by now, and a client that
+	 * opens by a stale entry must detect that. */
 	if (old->attr.nlink == 0 && (flags & OPEN_ORPHAN) == 0)
 		return -LE_STALE;
 	if ((flags & O_ACCMODE) != O_WRONLY)
@@ -39,14 +48,16 @@ int open_existing(struct op *op, struct opening *o, struct inode *i, const struc
 		return -LE_PERM;
 	if ((old->attr.flags & ATTR_APPEND) != 0 && (trunc || (write && (flags & O_APPEND) == 0)))
 		return -LE_PERM;
-	bool drop = trunc && !inode_has_no_data(old);
+	bool drop = trunc && (!inode_has_no_data(old) ||
+			      cluster_layout_lost(&op->m->cluster, &old->attr.layout));
 	if (drop && !inode_not_open(op, i->ino)) {
 		o->truncate_first = true;
 		return -LE_BUSY;
 	}
 	TRY(write || trunc ? op_changes(op, i->ino) : op_looks(op, &old->attr));
 	TRY(open_prepare(&op->m->opens, op->session, i->ino, &open));
-	/* Others may have found it at the same time: it lingers on when this open has ended. */
+	/* Other clients may have looked it up at the same time: the orphan delay applies after this
+	 * open has ended. */
 	if (old->attr.nlink == 0 && open->file->replaced_us == 0)
 		open->file->replaced_us = loop_now_us();
 
@@ -96,18 +107,18 @@ int open_truncate(struct op *op, struct opening *o, struct ino ino)
 
 	o->truncate_first = false;
 	req.cred.flags |= CRED_CHECKED; /* open_existing has checked */
-	TRY(truncate_file(op, &req, o->told, false, &attr));
+	TRY(truncate_file(op, &req, o->reported_ino, false, &attr));
 	o->truncated = ino;
 	op->begun = true;
 	return 0;
 }
 
-struct ino open_has_cut(struct op *op)
+struct ino open_has_truncated(struct op *op)
 {
-	struct ino ino = op_has_cut(op);
+	struct ino ino = op_has_truncated(op);
 
 	if (ino.v != 0)
-		data_cut_before(op, ino);
+		data_truncated_before(op, ino);
 	return ino;
 }
 
@@ -116,8 +127,8 @@ int mds_open(struct op *op, const void *vin, void *vout)
 	const struct mds_open_req *in = vin;
 	struct opening o = {.cred = &in->cred,
 			    .flags = in->flags,
-			    .truncated = open_has_cut(op),
-			    .told = in->ino};
+			    .truncated = open_has_truncated(op),
+			    .reported_ino = in->ino};
 	struct open_args a = {in, &o};
 	int rc;
 
@@ -157,10 +168,10 @@ static int reclaim_txn(struct op *op, const void *vin, void *vout)
 	if (!export_squashes(op))
 		open_grant(open, a->flags);
 	if (open_flags_write(a->flags)) {
-		/* What others have reported before is not known, nor when it was cut. */
-		open->file->ask_chains = open->file->untracked = true;
-		open->file->cut |= (rec->flags & INODE_CUT) != 0;
-		open_placed(open, rec->attr.change); /* perhaps */
+		/* What other sessions reported before, and when the file was truncated, is lost. */
+		open->file->must_query_size = open->file->not_exclusive = true;
+		open->file->cut |= (rec->flags & INODE_TRUNCATING) != 0;
+		open_has_reservation(open, rec->attr.change); /* possibly */
 	}
 	return 0;
 }

@@ -1,4 +1,5 @@
-/* What open, create, close and setattr share. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts of the operation open that create, tmpfile, reclaim and dispatch use. */
 #ifndef LEAT_MDS_OPS_OPEN_H
 #define LEAT_MDS_OPS_OPEN_H
 
@@ -6,24 +7,26 @@
 
 struct opening {
 	const struct cred *cred;
-	uint32_t flags;
-	bool truncate_first; /* out, with -LE_BUSY: O_TRUNC of an open file: call open_truncate */
-	struct ino truncated; /* of that file it has been done */
-	struct ino told;     /* what the session knows to be truncated: as op_asks_own */
+	uint32_t flags;       /* of open(2) */
+	bool truncate_first;  /* out, with -LE_BUSY: O_TRUNC of a file that is open; call
+			       * open_truncate */
+	struct ino truncated; /* the file that open_truncate has truncated */
+	struct ino reported_ino;      /* as for op_asks_own */
 };
-/* In a critical section; op->session opens i. Writes. */
+/* In a critical section: opens inode i, with newest record `old`, for op->session. Returns 0,
+ * attributes and capability; -LE_BUSY with o->truncate_first; or the reason for refusal. Writes.
+ * Does not yield. */
 int open_existing(struct op *op, struct opening *o, struct inode *i, const struct inode_rec *old,
 		  struct attr *ret_attr, struct cap *ret_cap) CHECK_RESULT;
-/* The file that an attempt at this very request of before has cut, {0}: none. Yields. */
-struct ino open_has_cut(struct op *op);
-/* Yields. */
+/* The file that an earlier attempt at this request has truncated; {0}: none. Yields. */
+struct ino open_has_truncated(struct op *op);
+/* Truncates the file to zero for O_TRUNC. Returns 0 or the error of truncate_file. Yields. */
 int open_truncate(struct op *op, struct opening *o, struct ino ino) CHECK_RESULT;
-/* SET_SIZE and whatever else req says. told: as op_asks_own. final: it is the whole operation.
- * Yields. */
-int truncate_file(struct op *op, const struct mds_setattr_req *req, struct ino told, bool final,
-		  struct attr *ret_attr) CHECK_RESULT;
-/* Ends one open of op->session. op->final as the caller wants it. Yields. */
-int close_file(struct op *op, const struct mds_close_req *in,
-	       struct mds_close_rep *out) CHECK_RESULT;
+/* The reply `out` was sent before a restart: counts again the open, or ends the open, that it
+ * reports. what: the operation. Returns 0, -LE_STALE if the inode no longer exists, or the error of
+ * op_mutate. Yields. */
+int open_state_redo(struct op *op, uint16_t what, const void *in, void *out) CHECK_RESULT;
+/* Counts again n opens that the client had before a restart. Errors as open_state_redo. Yields. */
+int open_reclaim(struct op *op, struct ino ino, uint32_t flags, uint32_t n) CHECK_RESULT;
 
 #endif

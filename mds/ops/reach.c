@@ -1,11 +1,14 @@
-/* Who may use an inode by its number; see reach.h. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checks whether a user may access an inode by its number. */
 #include "mds/ops/reach.h"
 
 #include <stdlib.h>
 
-#include "mds/ops/export.h"
+#include "mds/access/exports_policy.h"
+#include "mds/op_execute.h"
+#include "mds/ops/ops.h"
 
-#define NAMES     256u /* that a session notes: one for each hash of an inode number */
+#define NAMES     256u /* names that a session notes, one per hash of the inode number */
 #define DEPTH_MAX 65536u
 
 struct name {
@@ -65,7 +68,7 @@ bool reach_knows(const struct op *op, struct ino ino)
 	return (l != NULL && !l->claimed) || has_open(op, ino);
 }
 
-/* All the way up to the root, and this one too. */
+/* Checks that the user may search this directory and all above it. */
 static int may_search(struct op *op, const struct cred *c, struct ino dir)
 {
 	const struct inode_rec *rec;
@@ -83,7 +86,7 @@ static int may_search(struct op *op, const struct cred *c, struct ino dir)
 	return -LE_ACCES;
 }
 
-/* -LE_ACCES: not by that name. */
+/* Returns -LE_ACCES if the name does not lead to the inode or may not be searched. */
 static int by_name(struct op *op, const struct cred *c, const struct name *name)
 {
 	struct dentry_val val;
@@ -101,19 +104,21 @@ static int check_one(struct op *op, const struct cred *c, struct ino ino)
 	struct name last, *other;
 	int rc;
 
-	/* A lease is the session's, and so whoever's lookup brought it: nothing to this user. */
+	/* A lease belongs to the session, whichever user's lookup brought it, so it proves nothing
+	 * for this user. */
 	if (ino_equal(ino, LEAT_ROOT_INO) || has_open(op, ino))
 		return 0;
 	rc = inode_get(op->store, ino, VIEW_NEWEST, NULL, &rec);
 	if (rc < 0)
-		return rc == -LE_NOENT ? 0 : rc; /* the operation says what it is to it */
+		return rc == -LE_NOENT ? 0 : rc; /* the operation returns its own error */
 	if (rec->parent.v == 0)
-		/* It never had a name: whoever has it open made it. */
+		/* It never had a name: only the session that created it may have it open. */
 		return op->session != NULL &&
 				       open_find(&op->m->opens, op->session, ino) != NULL
 			       ? 0
 			       : -LE_ACCES;
-	/* A directory has one name, and of what has lost its last one nothing else is known. */
+	/* A directory has one name; after the removal of the last name only that one is
+	 * recorded. */
 	if (S_ISDIR(rec->attr.mode) || rec->attr.nlink == 0)
 		return may_search(op, c, rec->parent);
 	last = (struct name){ino, rec->parent, rec->place};
@@ -139,7 +144,7 @@ static int ask(struct op *op, const void *vin, void *vout)
 
 int reach_check(struct op *op, const void *in)
 {
-	struct question q = {.cred = in}; /* each of them begins with it */
+	struct question q = {.cred = in}; /* every such request begins with its credential */
 
 	if (!export_squashes(op))
 		return 0;
@@ -164,7 +169,7 @@ void reach_note(struct op *op, const struct inode_rec *rec, struct ino dir, uint
 		return;
 	if (se->reached == NULL)
 		se->reached = calloc(1, sizeof(*se->reached));
-	if (se->reached != NULL) /* else it is looked up again */
+	if (se->reached != NULL) /* otherwise the client looks the name up again */
 		se->reached->names[hash_u64(rec->attr.ino.v) % NAMES] =
 			(struct name){rec->attr.ino, dir, place};
 }

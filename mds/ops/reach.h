@@ -1,25 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inode numbers from clients whose users' rights are judged here (exports.h): a client may send any
- * number, and numbers are easy to guess. So before an operation it is asked whether the user may
- * search all directories above each inode that the request names.
+ * Checks of inode numbers from squashed networks (access/exports.h). Their clients are not trusted:
+ * a client may send any number, and numbers are easy to guess. Before an operation the server
+ * checks that the user may search all directories above each inode that the request names.
  *
- * Up from a directory lead the parents in the records. A file's record says which name it was given
- * last; where that name is gone, or leads through directories that the user may not search, another
- * name counts under which this session has found the file: of those a session notes a few hundred,
- * and a name counts only if it still is the file's. (After a restart a client finds such a file
- * again when it looks the name up.) What the session has open it may use wherever it is now.
+ * The record of a directory names its parent. The record of a file has the name that the file was
+ * last given. If that name was removed, or leads through a directory that the user may not search,
+ * another name counts under which the session has found the file. A session notes NAMES of these,
+ * and a noted name counts only while it is a name of the file. (After a restart a client finds such
+ * a file again when it looks the name up.) A session may use what it has open, wherever that is.
  */
 #ifndef LEAT_MDS_OPS_REACH_H
 #define LEAT_MDS_OPS_REACH_H
 
 #include "mds/op.h"
 
-/* Before the operation that op->desc says, with its request: 0, or -LE_ACCES. Yields. */
+/* Called before the operation op->desc with its request `in`. Returns 0, -LE_ACCES, or the error of
+ * op_read. Yields. */
 int reach_check(struct op *op, const void *in) CHECK_RESULT;
-/* The file was found under the name at this place of a directory that its user may search. */
+/* Notes that the session has found the file under this entry (place: its cookie) of a directory
+ * that its user may search. Does not yield. */
 void reach_note(struct op *op, const struct inode_rec *rec, struct ino dir, uint64_t place);
-/* What such a client does without naming a user, with that inode: only if the session may use it
- * by now, as it has it open or leased. */
+/* True if the session has the inode open or leased. For requests without a credential. Does not
+ * yield. */
 bool reach_knows(const struct op *op, struct ino ino);
 
 #endif

@@ -1,14 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Entries in the order of their cookies, straight from the store: what a scan sees is durable. It
- * may see a batch whose changes are not published yet, so that one is waited for, lest a later look
- * at the cache see less. Cookies stay while entries come and go
- * (docs/decisions/0001-dentry-cookies.md).
+ * readdir: entries in the order of their cookies, directly from the store. A scan reads durable
+ * rows. It may read a batch that is not published yet, so that batch is waited for; otherwise a
+ * later read of the cache could return older state. Cookies are stable while entries are added and
+ * removed (docs/decisions/0001-dentry-cookies.md).
  */
+#include "mds/inode_ops.h"
+#include "mds/lease/lease_check.h"
+#include "mds/ops/ops.h"
 #include "mds/ops/reach.h"
-#include "mds/recall.h"
 
 #define REPLY_MAX      (200u << 10)
-#define ENTRY_OVERHEAD 200u /* encoded entry without its name, at least */
+#define ENTRY_OVERHEAD 200u /* lower bound of an encoded entry without its name */
 
 struct entry {
 	uint64_t cookie;
@@ -19,7 +22,7 @@ struct entry {
 struct listing {
 	uint8_t *buf; /* struct entry and name, packed */
 	uint32_t len, cap;
-	uint32_t room; /* of the reply that is still free */
+	uint32_t space; /* bytes left in the reply */
 	bool full;
 	int status;
 };
@@ -39,11 +42,12 @@ static int each_entry(void *arg, const void *key, size_t key_len, const void *va
 	}
 	if (rec.ino.v == 0)
 		return 0;
-	if (l->room < ENTRY_OVERHEAD + rec.name.len || l->len + sizeof(e) + rec.name.len > l->cap) {
+	if (l->space < ENTRY_OVERHEAD + rec.name.len ||
+	    l->len + sizeof(e) + rec.name.len > l->cap) {
 		l->full = true;
 		return 1;
 	}
-	l->room -= ENTRY_OVERHEAD + rec.name.len;
+	l->space -= ENTRY_OVERHEAD + rec.name.len;
 	e = (struct entry){get_be((const uint8_t *)key + 9, 8), rec.ino, rec.type,
 			   (uint8_t)rec.name.len};
 	memcpy(l->buf + l->len, &e, sizeof(e));
@@ -69,7 +73,7 @@ static int entry_attr(struct op *op, struct ino dir, const struct entry *e, bool
 		if ((rec->attr.flags & ATTR_UNSETTLED) == 0)
 			op_lease(op, ret_attr);
 	}
-	return rc == -LE_NOENT ? 0 : rc; /* removed since the scan: the type alone */
+	return rc == -LE_NOENT ? 0 : rc; /* removed since the scan: return the type alone */
 }
 
 static int encode(struct op *op, struct ino dir, const struct listing *l, bool plus,
@@ -95,7 +99,7 @@ static int encode(struct op *op, struct ino dir, const struct listing *l, bool p
 		d.name = bytes_of(l->buf + at + sizeof(e), e.name_len);
 		TRY(entry_attr(op, dir, &e, plus, &d.attr));
 		wire_put_dirent_wire(&w, &d);
-		if (w.status < 0) { /* does not fit after all */
+		if (w.status < 0) { /* it does not fit after all */
 			w.len = before;
 			out->eof = 0;
 			break;
@@ -113,7 +117,7 @@ int mds_readdir(struct op *op, const void *vin, void *vout)
 	struct mds_readdir_rep *out = vout;
 	struct key begin = key_dentry(in->ino, in->cookie + 1),
 		   end = key_after(key_of('D', in->ino.v));
-	struct listing l = {.room = in->max_bytes < REPLY_MAX ? in->max_bytes : REPLY_MAX};
+	struct listing l = {.space = in->max_bytes < REPLY_MAX ? in->max_bytes : REPLY_MAX};
 	const struct inode_rec *rec;
 	struct kv_range range;
 	bool more, plus;
@@ -121,20 +125,20 @@ int mds_readdir(struct op *op, const void *vin, void *vout)
 	TRY(cred_check(&in->cred));
 	TRY(parent_get(op, in->ino, VIEW_DURABLE, NULL, &rec));
 	TRY(perm_access(&in->cred, rec, PERM_R));
-	/* Names are for who may read it, what they lead to for who may search it. */
+	/* Names need permission to read the directory, attributes also permission to search it. */
 	plus = (in->flags & READDIR_PLUS) != 0 && perm_access(&in->cred, rec, PERM_X) == 0;
 	if (in->cookie >= UINT64_MAX / 2) {
 		out->eof = 1;
 		return 0;
 	}
-	if (l.room < 512)
-		l.room = 512;
+	if (l.space < 512)
+		l.space = 512;
 	out->change = rec->attr.change;
-	l.cap = l.room;
+	l.cap = l.space;
 	l.buf = op_alloc(op, l.cap);
 	if (l.buf == NULL)
 		return -LE_NOMEM;
-	range = (struct kv_range){begin.b, begin.len, end.b, end.len, l.room / ENTRY_OVERHEAD + 1};
+	range = (struct kv_range){begin.b, begin.len, end.b, end.len, l.space / ENTRY_OVERHEAD + 1};
 	TRY(kv_scan(op->store->kv, NULL, &range, each_entry, &l, &more));
 	TRY(l.status);
 	out->eof = !l.full && !more;

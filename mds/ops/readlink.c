@@ -1,5 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* readlink(2). */
-#include "mds/op.h"
+#include "mds/inode_ops.h"
+#include "mds/ops/ops.h"
 
 int mds_readlink(struct op *op, const void *vin, void *vout)
 {

@@ -1,14 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rename(2): all in one critical section. A directory may not move below itself: its new parent's
- * ancestors are walked through the parent pointers; directories move only here and the sections run
- * one after another, so no two renames can make a circle. RENAME_EXCHANGE: both move, to each
- * other's place. RENAME_WHITEOUT: a whiteout stays at the old name, character device 0:0, by which
+ * rename(2), in one critical section. A directory may not move below itself, so the ancestors of
+ * its new parent are checked through the parent fields. Directories move only here, and sections
+ * run one after another, so no two renames can make a cycle. RENAME_EXCHANGE: the two inodes swap
+ * names. RENAME_WHITEOUT: a whiteout, character device 0:0, stays at the old name, by which
  * overlayfs hides a name of the layer below.
  */
 #include <linux/fs.h>
 
-#include "mds/op.h"
-#include "mds/recall.h"
+#include "mds/inode_ops.h"
+#include "mds/inode_unlink.h"
+#include "mds/lease/lease_check.h"
+#include "mds/ops/ops.h"
 
 struct rename {
 	struct inode *from_dir, *to_dir, *moved, *replaced;
@@ -52,19 +55,19 @@ static bool exchanges(const struct mds_rename_req *in)
 	return (in->flags & RENAME_EXCHANGE) != 0;
 }
 
-/* May it go into the directory, which is not the one where it is? */
+/* Checks that the inode may move into another directory. */
 static int check_move(struct op *op, const struct cred *cred, struct inode *i,
 		      const struct inode_rec *rec, struct ino dir)
 {
 	const struct inode_rec *drec;
 
-	/* What belongs to a project stays below its root: programs copy then. */
+	/* An inode of a project stays below its root: programs copy the file instead. */
 	TRY(file_get(op, dir, VIEW_NEWEST, NULL, &drec));
 	if (drec->attr.project != rec->attr.project)
 		return -LE_XDEV;
 	if (!S_ISDIR(rec->attr.mode))
 		return 0;
-	TRY(perm_access(cred, rec, PERM_W)); /* its .. changes */
+	TRY(perm_access(cred, rec, PERM_W)); /* its `..` changes */
 	return check_ancestors(op, dir, i->ino);
 }
 
@@ -82,7 +85,7 @@ static int check_exchange(struct op *op, const struct mds_rename_req *in, const 
 	return other && !dir && rn->from_rec->attr.nlink >= LEAT_LINK_MAX ? -LE_MLINK : 0;
 }
 
-/* 1: old and new are the same inode, nothing is to be done. */
+/* Returns 1 if old and new name are the same inode: nothing to do. */
 static int prepare(struct op *op, const struct mds_rename_req *in, struct rename *rn)
 {
 	struct dentry_val val;
@@ -112,7 +115,7 @@ static int prepare(struct op *op, const struct mds_rename_req *in, struct rename
 
 static int rename_status(int rc)
 {
-	return rc == -LE_EXIST ? -LE_BUSY : rc; /* . and .. */
+	return rc == -LE_EXIST ? -LE_BUSY : rc; /* `.` and `..` */
 }
 
 static void has_moved(struct op *op, struct inode *i, struct attr *ret_attr)
@@ -138,7 +141,8 @@ static void exchange(struct op *op, struct rename *rn, struct mds_rename_rep *ou
 	dir_changed(op, rn->from_dir, 0, -links, &out->dir);
 }
 
-/* As mknod of it. The kernel has asked for CAP_MKNOD where it has checked. */
+/* The permission for a whiteout is that of mknod. With CRED_CHECKED the kernel has checked
+ * CAP_MKNOD. */
 static int check_flags(const struct mds_rename_req *in)
 {
 	if ((in->flags & ~(uint32_t)(RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT)) != 0 ||
@@ -150,12 +154,13 @@ static int check_flags(const struct mds_rename_req *in)
 	return 0;
 }
 
-/* links: what the directory loses. */
+/* Removes the old name. links: link count that the directory loses. */
 static void leave(struct op *op, struct rename *rn, int links, struct mds_rename_rep *out)
 {
 	bool whiteout = out->whiteout.v != 0;
 
-	/* Behind the insertion, which may need this place to lead to a higher collision index. */
+	/* After the insertion, which may need this place as the predecessor of a higher collision
+	 * index. */
 	if (whiteout)
 		dentry_replace(op->store, rn->from, out->whiteout, S_IFCHR);
 	else if (dentry_remove(op->store, rn->from))
@@ -191,7 +196,7 @@ int mds_rename(struct op *op, const void *vin, void *vout)
 		return 0;
 	}
 	if (rn.replaced != NULL)
-		TRY(op_asks_own(op, rn.replaced->ino, in->told));
+		TRY(op_asks_own(op, rn.replaced->ino, in->reported_ino));
 
 	int dir = S_ISDIR(rn.moved_rec->attr.mode) ? 1 : 0;
 	if ((in->flags & RENAME_WHITEOUT) != 0)
@@ -200,7 +205,7 @@ int mds_rename(struct op *op, const void *vin, void *vout)
 	if (rn.replaced != NULL) {
 		dentry_replace(op->store, rn.to, rn.moved->ino, out->attr.mode);
 		out->replaced = rn.replaced->ino;
-		/* A replaced directory's link becomes the moved one's. */
+		/* The link of a replaced directory becomes that of the moved one. */
 		dir_changed(op, rn.to_dir, 0, 0, &out->new_dir);
 		inode_unlink(op, rn.replaced, true, &gone);
 	} else {

@@ -1,6 +1,7 @@
-/* Where staged copies are: told by the nodes, asked by nodes, people and schedulers. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Locations of staged copies: nodes report them; nodes, users and schedulers query them. */
 #include "common/rt/loop.h"
-#include "mds/op.h"
+#include "mds/ops/ops.h"
 
 #define PAGE_BYTES (128u << 10)
 

@@ -1,6 +1,9 @@
-/* rmdir(2). Empty is what the count of entries says; tombstones do not count. */
-#include "mds/op.h"
-#include "mds/recall.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rmdir(2). A directory is empty if its count of entries is 0; tombstones do not count. */
+#include "mds/inode_ops.h"
+#include "mds/inode_unlink.h"
+#include "mds/lease/lease_check.h"
+#include "mds/ops/ops.h"
 
 int mds_rmdir(struct op *op, const void *vin, void *vout)
 {

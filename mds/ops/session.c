@@ -1,13 +1,18 @@
-/* Sessions from the client's side: open, close, ping, reclaim; and the list of them for object
- * servers. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sessions of clients: open, close, ping, reclaim; and the session list for object servers. */
 #include "common/base/checksum.h"
 #include "common/base/log.h"
 #include "common/rt/loop.h"
-#include "mds/op.h"
+#include "mds/access/exports_policy.h"
+#include "mds/file/idle.h"
 #include "mds/ops/export.h"
-#include "mds/recall.h"
+#include "mds/ops/lock.h"
+#include "mds/ops/open.h"
+#include "mds/ops/ops.h"
+#include "mds/recovery.h"
+#include "mds/session/session_end.h"
 
-/* Locks in one answer, and the bytes of each. */
+/* Locks in one reply, and bytes of each. */
 #define HELD_MAX   1024u
 #define HELD_ENTRY 40u
 
@@ -29,8 +34,8 @@ static int session_get(struct op *op, const struct mds_session_open_req *in,
 	return 0;
 }
 
-/* Over a new connection a client tells everything again: what it had told over a former one,
- * perhaps not to the end, would count twice. */
+/* Over a new connection a client reclaims everything again. Drops what it reclaimed over the
+ * previous one, perhaps not completely, which would count twice. */
 static void forget_reclaimed(struct mds *m, struct session *se)
 {
 	while (se->from_store && !list_empty(&se->opens))
@@ -38,10 +43,10 @@ static void forget_reclaimed(struct mds *m, struct session *se)
 	se->reclaimed_sum = se->n_unshared = 0;
 }
 
-/* What the process before had open and did not close stays until the one that goes on has told
- * everything, so that nothing counts as closed in between. Its answers are given once more, and
- * count again what they opened: whether it has heard them is not known. What it waited for nobody
- * may want any more; who does asks again. */
+/* The opens of the previous process stay until the new process has reclaimed all of its own, so
+ * that no file counts as closed in between. Recorded replies are sent once more and count again
+ * what they opened, because the previous process may not have received them. Its waits for locks
+ * are dropped; the new process repeats those it needs. */
 static void takeover_begin(struct mds *m, struct session *se)
 {
 	locks_drop_waits(&m->locks, se->id);
@@ -59,7 +64,7 @@ static int takeover_end(struct mds *m, struct session *se)
 	uint32_t n = 0;
 	int rc = 0;
 
-	/* However long whoever asked is willing to wait. */
+	/* Independent of the deadline of the request. */
 	fiber_set_deadline(NO_DEADLINE);
 	se->taking_over = false;
 	list_for_each (l, &se->opens)
@@ -81,7 +86,7 @@ static int takeover_end(struct mds *m, struct session *se)
 	}
 	fiber_set_deadline(deadline);
 	if (rc < 0)
-		se->taking_over = true; /* it is asked for again */
+		se->taking_over = true; /* the client repeats it */
 	return rc;
 }
 
@@ -112,7 +117,7 @@ int mds_session_open(struct op *op, const void *vin, void *vout)
 			op->r->peer->user = se;
 			session_attach(se, op->r->peer);
 		}
-		se->heard_us = loop_now_us();
+		se->last_contact_us = loop_now_us();
 		if (in->takeover != 0 && !se->from_store)
 			takeover_begin(m, se);
 		*out = (struct mds_session_open_rep){
@@ -125,7 +130,8 @@ int mds_session_open(struct op *op, const void *vin, void *vout)
 				   : se->taking_over ? RECLAIM_TAKEOVER
 						     : RECLAIM_NONE,
 			.lease_ms = m->params.client_lease_ms,
-			.judges = export_squashes(op),
+			.mds_checks_access = export_squashes(op),
+			.now_ns = env_wall_ns(m->env),
 		};
 	}
 	fmutex_unlock(&m->sessions.lock);
@@ -190,11 +196,14 @@ int mds_session_list(struct op *op, const void *vin, void *vout)
 
 int mds_ping(struct op *op, const void *vin, void *vout)
 {
+	const struct mds_ping_req *in = vin;
 	struct mds_ping_rep *out = vout;
 
-	(void)vin;
 	if (op->session == NULL && op->r != NULL && op->r->hdr.session != 0)
 		return -LE_SESSION_GONE;
+	if (op->session != NULL)
+		(void)clock_seen_update(&op->session->clock, in->ahead_us, in->bound_us);
+	out->now_ns = env_wall_ns(op->m->env);
 	out->map_epoch = op->m->cluster.epoch;
 	out->incarnation = op->store->cluster.incarnation;
 	return 0;
@@ -208,15 +217,16 @@ static bool give_again(struct op *op, struct ino ino, bool write)
 	return true;
 }
 
-/* Before it is back nothing changes that it knows of (recall.c). Where the server has not restarted
- * it may have a write lease, which is not to become another. */
+/* Until the session has returned, nothing changes that it may have cached (lease/lease_check.c). If
+ * the server has not restarted the session may have a write lease, which must not become a shared
+ * one. */
 static bool share_again(struct op *op, struct ino ino)
 {
 	return op->session->from_store && give_again(op, ino, false);
 }
 
-/* Whoever looks at the file recalls it as a write lease, and so gets to see what the session has
- * written. */
+/* Requests that need the file recall this like a write lease, so that the session flushes what it
+ * has written. */
 static int hide_again(struct op *op, struct ino ino)
 {
 	if (lease_find(&op->m->leases, ino, op->session) != NULL ||
@@ -241,8 +251,8 @@ static int reclaim_all(struct op *op, struct bytes opens, struct mds_reclaim_rep
 		wire_get_u32(&r, &n);
 		TRY(r.status);
 		shared = (flags & RECLAIM_SHARED) != 0;
-		hidden = (flags & RECLAIM_HIDDEN) != 0;
-		flags &= ~(RECLAIM_SHARED | RECLAIM_HIDDEN);
+		hidden = (flags & RECLAIM_UNFLUSHED) != 0;
+		flags &= ~(RECLAIM_SHARED | RECLAIM_UNFLUSHED);
 		/* Its network may be read-only by now. */
 		if (open_flags_write(flags) && export_read_only(op))
 			rc = -LE_STALE;
@@ -296,17 +306,17 @@ static bool take_held(void *arg, struct ino ino, const struct file_lock *l)
 	return ++h->n == HELD_MAX;
 }
 
-/* The locks that the session has, for who takes it over. */
-static int tell_held(struct op *op, uint32_t from, struct mds_reclaim_rep *out)
+/* Adds the locks that the session holds to the reply, for the process that takes it over. */
+static int send_held(struct op *op, uint32_t from, struct mds_reclaim_rep *out)
 {
-	const size_t room = (size_t)HELD_MAX * HELD_ENTRY;
+	const size_t space = (size_t)HELD_MAX * HELD_ENTRY;
 	struct held_list h = {.n = 0};
 	uint32_t n;
-	void *buf = op_alloc(op, room);
+	void *buf = op_alloc(op, space);
 
 	if (buf == NULL)
 		return -LE_NOMEM;
-	wire_w_init(&h.w, buf, room);
+	wire_w_init(&h.w, buf, space);
 	n = locks_each(&op->m->locks, op->session->id, from - 1, take_held, &h);
 	TRY(h.w.status);
 	out->held = bytes_of(buf, (uint32_t)h.w.len);
@@ -330,9 +340,9 @@ int mds_reclaim(struct op *op, const void *vin, void *vout)
 		return 0;
 	session_ref(se);
 	if (sum != se->reclaimed_sum ||
-	    in->opens.len == 0) { /* else it is the same message again */
+	    in->opens.len == 0) { /* else it is a repeated message */
 		rc = reclaim_all(op, in->opens, out);
-		/* What was counted by then went when the next connection began. */
+		/* The opens counted so far were dropped when the next connection began. */
 		if (rc == 0 && op->r != NULL && op->r->peer != se->peer)
 			rc = -LE_DISCONNECTED;
 		if (rc == 0)
@@ -342,7 +352,7 @@ int mds_reclaim(struct op *op, const void *vin, void *vout)
 	if (rc == 0)
 		rc = reclaim_locks(op, in->locks, &out->n_lost);
 	if (rc == 0 && in->locks_from > 0)
-		rc = tell_held(op, in->locks_from, out);
+		rc = send_held(op, in->locks_from, out);
 	if (rc == 0 && in->done != 0 && se->taking_over)
 		rc = takeover_end(op->m, se);
 	else if (rc == 0 && in->done != 0 && session_returned(&op->m->sessions, se))

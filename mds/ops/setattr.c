@@ -1,52 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attributes, and the size among them. A new size is: nothing but a record when nothing is cut off;
- * another data generation when the file becomes empty and nobody has it open; otherwise an intent,
- * a trim on all targets, and the record (data.c).
+ * Sets attributes, including the size. A new size changes only the record if nothing is cut off. It
+ * takes a new data generation if the file becomes empty and no session has it open. Otherwise it
+ * needs an intent, a trim on all targets, and then the record (file/truncate.h).
  */
-#include "mds/ops/open.h"
-#include "mds/prepared.h"
-#include "mds/recall.h"
+#include "mds/ops/setattr.h"
 
-void attr_apply(struct op *op, struct inode_rec *rec, uint32_t mask, const struct attr *new)
-{
-	const struct open_file *f = open_file_find(&op->m->opens, rec->attr.ino);
-	int64_t now = op_now(op);
-
-	if ((mask & SET_MODE) != 0)
-		rec->attr.mode = (rec->attr.mode & S_IFMT) | (new->mode & 07777);
-	if ((mask & SET_UID) != 0)
-		rec->attr.uid = new->uid;
-	if ((mask & SET_GID) != 0)
-		rec->attr.gid = new->gid;
-	if ((mask & (SET_UID | SET_GID | SET_KILL_SUID)) != 0 && (mask & SET_MODE) == 0 &&
-	    !S_ISDIR(rec->attr.mode))
-		rec->attr.mode = perm_kill_suid(rec->attr.mode);
-	if ((mask & (SET_UID | SET_GID | SET_KILL_SUID | SET_KILL_CAPS)) != 0 &&
-	    !S_ISDIR(rec->attr.mode))
-		inode_drop_caps(op, rec);
-	if ((mask & SET_ATIME) != 0)
-		rec->attr.atime_ns = new->atime_ns;
-	if ((mask & SET_ATIME_NOW) != 0)
-		rec->attr.atime_ns = now;
-	if ((mask & SET_MTIME) != 0)
-		rec->attr.mtime_ns = new->mtime_ns;
-	if ((mask & SET_MTIME_NOW) != 0)
-		rec->attr.mtime_ns = now;
-	if ((mask & SET_FLAGS) != 0)
-		rec->attr.flags =
-			(rec->attr.flags & ~(uint32_t)ATTR_SETTABLE) | (new->flags &ATTR_SETTABLE);
-	if ((mask & SET_PROJECT) != 0)
-		rec->attr.project = new->project;
-	if ((mask & SET_SEALED) != 0)
-		rec->attr.flags |= new->flags &ATTR_SEALED;
-	if ((mask & SET_MTIME_NOW) != 0)
-		inode_accounts_for(rec, now);
-	/* As whoever set it says, or the chains did: it is set after that. */
-	if ((mask & SET_MTIME) != 0)
-		inode_accounts_for(rec, new->chains_ns);
-	if ((mask & SET_MTIME) != 0 && f != NULL)
-		inode_accounts_for(rec, f->mtime_ns);
-}
+#include "mds/attr_apply.h"
+#include "mds/file/chain_stat.h"
+#include "mds/file/preallocated.h"
+#include "mds/file/truncate.h"
+#include "mds/inode_ops.h"
+#include "mds/lease/lease_check.h"
+#include "mds/lease/owner_notify.h"
+#include "mds/op_execute.h"
+#include "mds/ops/ops.h"
 
 static int check(struct op *op, const struct mds_setattr_req *in, const struct inode_rec *rec)
 {
@@ -59,13 +27,13 @@ static int check(struct op *op, const struct mds_setattr_req *in, const struct i
 	if ((in->mask & SET_PROJECT) != 0 && in->attr.project != 0 &&
 	    quota_find(op->store, in->attr.project) == NULL)
 		return -LE_INVAL;
-	/* Clients cache a sealed file's attributes for ever. Sealing it once more is fine, and none
-	 * of them has to know whose quota it counts to: nobody writes it. */
+	/* Clients cache the attributes of a sealed file for ever. Sealing again is allowed. So is a
+	 * new project: no client needs it, because a sealed file is not written. */
 	if ((rec->attr.flags & ATTR_SEALED) != 0 && in->mask != SET_PROJECT)
 		return in->mask == SET_SEALED && (in->attr.flags & ATTR_SEALED) != 0 ? 0 : -LE_PERM;
 	if ((in->mask & SET_SEALED) == 0)
 		return 0;
-	/* Alone: a data set knows the file by the attributes that it had. */
+	/* Alone: a data set identifies the file by the attributes that it had. */
 	if (!S_ISREG(rec->attr.mode) || in->mask != SET_SEALED ||
 	    (in->attr.flags & ATTR_SEALED) == 0)
 		return -LE_INVAL;
@@ -73,7 +41,7 @@ static int check(struct op *op, const struct mds_setattr_req *in, const struct i
 											  : 0;
 }
 
-/* Without the right to it the kernel would not set S_ISGID either. */
+/* Like the kernel: drops S_ISGID for a caller that may not set it. */
 static struct attr without_sgid(const struct mds_setattr_req *in, const struct inode_rec *rec)
 {
 	const struct cred *c = &in->cred;
@@ -86,9 +54,9 @@ static struct attr without_sgid(const struct mds_setattr_req *in, const struct i
 	return a;
 }
 
-/* When a file was written last, its only writer says when it sets the time (0: it cannot tell); of
- * others' writes the chains do. */
-static bool chains_are_asked(struct op *op, const struct mds_setattr_req *in,
+/* True if the chains must be queried for the time of the last write. If the session is the only
+ * writer, the client sends it with the new time (0: unknown). */
+static bool size_is_queried(struct op *op, const struct mds_setattr_req *in,
 			     const struct inode_rec *rec)
 {
 	const struct open_file *f = open_file_find(&op->m->opens, in->ino);
@@ -98,12 +66,12 @@ static bool chains_are_asked(struct op *op, const struct mds_setattr_req *in,
 	if ((in->mask & SET_MTIME) == 0 || (rec->attr.flags & ATTR_UNSETTLED) == 0)
 		return false;
 	return in->attr.chains_ns == 0 || o == NULL || o->n_write != f->n_writers ||
-	       o->old_write > 0 || f->ask_chains || f->untracked;
+	       o->old_write > 0 || f->must_query_size || f->not_exclusive;
 }
 
 struct setting {
 	struct mds_setattr_req req;
-	bool ask, asked; /* the chains */
+	bool ask, asked; /* a query to the chains: is needed, has been made */
 	bool gives;      /* to another owner or group */
 	struct layout layout;
 };
@@ -130,8 +98,8 @@ static int setattr_txn(struct op *op, const void *vin, void *vout)
 	if (s->gives && S_ISDIR(old->attr.mode))
 		TRY(op_gives(op, in->ino));
 	TRY(op_changes(op, in->ino));
-	/* Only now: what others had not written yet, they have. */
-	s->ask = !s->asked && chains_are_asked(op, in, old);
+	/* Only now: other clients have flushed what they had not written. */
+	s->ask = !s->asked && size_is_queried(op, in, old);
 	s->layout = old->attr.layout;
 	op->final = !s->ask;
 	if (s->ask)
@@ -140,7 +108,7 @@ static int setattr_txn(struct op *op, const void *vin, void *vout)
 	new = without_sgid(in, old);
 	rec = inode_edit(op->store, i);
 	attr_apply(op, rec, in->mask, &new);
-	/* A file is sealed, and stays, as it was known: what was made of it stays true. */
+	/* A sealed file keeps its change counter, so that data sets made of it stay valid. */
 	if ((rec->attr.flags & ATTR_SEALED) == 0)
 		inode_changed(op, rec);
 	out->attr = rec->attr;
@@ -151,24 +119,24 @@ struct truncate {
 	const struct mds_setattr_req *req;
 	struct open_file *file;
 	struct intent_rec intent;
-	uint64_t intent_no; /* 0: it is done without */
-	struct ino told;
+	uint64_t intent_no; /* 0: no intent was needed */
+	struct ino reported_ino;
 	bool final;
 };
 
-/* What lies behind the end has no data. */
-static void cut_prepared(struct op *op, struct inode_rec *rec)
+/* Removes preallocated ranges after the end. */
+static void truncate_preallocated(struct op *op, struct inode_rec *rec)
 {
 	struct ranges left;
 
-	if (rec->prepared.len == 0)
+	if (rec->preallocated.len == 0)
 		return;
-	prepared_get(rec, &left);
-	prepared_remove(&left, rec->attr.size, UINT64_MAX);
-	prepared_change(op, rec, &left);
+	preallocated_get(rec, &left);
+	preallocated_remove(&left, rec->attr.size, UINT64_MAX);
+	preallocated_change(op, rec, &left);
 }
 
-/* All in one critical section where that is possible, else the intent. */
+/* Truncates in this critical section if possible, else begins the intent. */
 static int truncate_txn(struct op *op, const void *vin, void *vout)
 {
 	struct truncate *t = (struct truncate *)vin;
@@ -191,31 +159,34 @@ static int truncate_txn(struct op *op, const void *vin, void *vout)
 		return -LE_FBIG;
 	mask |= SET_KILL_CAPS;
 	TRY(op_changes(op, in->ino));
-	TRY(op_asks_own(op, in->ino, t->told));
+	TRY(op_asks_own(op, in->ino, t->reported_ino));
 	if (in->cred.uid != 0 && (mask & SET_MODE) == 0)
 		mask |= SET_KILL_SUID;
 	new = without_sgid(in, old);
 	bool settled = (old->attr.flags & ATTR_UNSETTLED) == 0 && old->append_end <= old->attr.size;
-	bool drop = size == 0 && !inode_has_no_data(old) && inode_not_open(op, in->ino);
+	bool lost = cluster_layout_lost(&op->m->cluster, &old->attr.layout);
+	bool drop = size == 0 && (lost || !inode_has_no_data(old)) && inode_not_open(op, in->ino);
+	if (lost && !drop)
+		return -LE_GIVEN_UP;
 	if (!drop && !inode_has_no_data(old) && !(settled && size >= old->attr.size)) {
 		op->final = false;
 		t->intent = (struct intent_rec){
 			.kind = INTENT_TRIM, .off = size, .mask = mask, .attr = new};
 		TRY(data_begin(op, &t->intent, old, t->final, &t->intent_no));
-		t->file->cutting = true; /* from here on nobody reserves where it has ended */
+		t->file->truncating = true; /* from here on no append is reserved at the old end */
 		return 0;
 	}
 
 	op->final = t->final;
 	if (!t->final)
-		op_cuts(op, in->ino);
+		op_truncates(op, in->ino);
 	rec = inode_edit(op->store, i);
 	if (drop)
 		data_drop(op, rec);
 	else if (size == rec->attr.size)
-		cut_prepared(op, rec);
+		truncate_preallocated(op, rec);
 	else if (size < rec->attr.size)
-		inode_cut(rec);
+		inode_was_truncated(rec);
 	rec->attr.size = size;
 	inode_data_changed(op, rec);
 	attr_apply(op, rec, mask, &new);
@@ -223,10 +194,10 @@ static int truncate_txn(struct op *op, const void *vin, void *vout)
 	return 0;
 }
 
-int truncate_file(struct op *op, const struct mds_setattr_req *req, struct ino told, bool final,
-		  struct attr *ret_attr)
+int truncate_file(struct op *op, const struct mds_setattr_req *req, struct ino reported_ino,
+		  bool final, struct attr *ret_attr)
 {
-	struct truncate t = {.req = req, .told = told, .final = final};
+	struct truncate t = {.req = req, .reported_ino = reported_ino, .final = final};
 	int rc;
 
 	TRY(open_file_get(&op->m->opens, req->ino, &t.file));
@@ -234,13 +205,13 @@ int truncate_file(struct op *op, const struct mds_setattr_req *req, struct ino t
 	rc = op_mutate(op, truncate_txn, &t, ret_attr);
 	if (rc == 0 && t.intent_no != 0)
 		rc = data_carry_out(op, t.file, t.intent_no, &t.intent, ret_attr);
-	t.file->cutting = false;
+	t.file->truncating = false;
 	fmutex_unlock(&t.file->busy);
 	open_file_put(&op->m->opens, t.file);
 	return rc;
 }
 
-/* What is under way on its data ends before. */
+/* Waits first for operations in progress on its data. */
 static int seal(struct op *op, struct setting *s, struct mds_setattr_rep *out)
 {
 	struct open_file *f;

@@ -1,5 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* statfs(2), from the last heartbeats of the targets. */
-#include "mds/prepared.h"
+#include "mds/file/preallocated.h"
+#include "mds/inode_ops.h"
+#include "mds/ops/ops.h"
 
 #define INODES_MAX 1000000000u
 
@@ -14,7 +17,7 @@ static void limit_to(uint64_t soft, uint64_t hard, uint64_t used, uint64_t *tota
 	*free = left < *free ? left : *free;
 }
 
-/* Below a quota there is as much as it allows. */
+/* Limits totals and free space to what the quota allows. */
 static void limit(struct store *s, uint32_t project, struct mds_statfs_rep *out)
 {
 	const struct quota *q = quota_find(s, project);
@@ -38,7 +41,7 @@ int mds_statfs(struct op *op, const void *vin, void *vout)
 	const struct inode_rec *rec;
 
 	cluster_space(&op->m->cluster, &out->total, &out->free);
-	out->free = prepared_room(op);
+	out->free = preallocated_space(op);
 	out->avail = out->free;
 	out->inodes = n < INODES_MAX ? INODES_MAX : n;
 	out->inodes_free = out->inodes - n;

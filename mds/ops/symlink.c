@@ -1,8 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* symlink(2). The target is part of the inode record. */
 #include <stdlib.h>
 
-#include "mds/op.h"
-#include "mds/recall.h"
+#include "mds/inode_ops.h"
+#include "mds/lease/lease_check.h"
+#include "mds/ops/ops.h"
 
 int mds_symlink(struct op *op, const void *vin, void *vout)
 {
@@ -26,6 +28,7 @@ int mds_symlink(struct op *op, const void *vin, void *vout)
 	rc = dentry_find(op->store, in->parent, in->name, VIEW_NEWEST, &d, &val);
 	if (rc != -LE_NOENT)
 		return rc == 0 ? -LE_EXIST : rc;
+	TRY(store_space(op->store));
 	TRY(quota_check(op->store, drec->attr.project, quota_bytes(&born), 1));
 	TRY(op_changes(op, in->parent));
 	char *target = malloc(in->target.len);
@@ -37,7 +40,8 @@ int mds_symlink(struct op *op, const void *vin, void *vout)
 	i->symlink = target;
 	rec->symlink = bytes_of(target, in->target.len);
 	rec->attr.size = in->target.len;
-	quota_ahead(op->store, rec->attr.project, quota_bytes(&born), 0); /* the inode is counted */
+	/* inode_make has counted the inode */
+	quota_ahead(op->store, rec->attr.project, quota_bytes(&born), 0);
 	dentry_put(op->store, d, i->ino, S_IFLNK);
 	dir_changed(op, dir, 1, 0, &out->dir);
 	out->attr = rec->attr;

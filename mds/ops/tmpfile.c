@@ -1,12 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * O_TMPFILE: a regular file that has no name and is open. It is an orphan from the beginning, so
- * its last close, or the end of its session, removes it, unless link has given it a name.
+ * O_TMPFILE: a regular file that has no name and is open. It is an orphan from the start, so its
+ * last close, or the end of its session, removes it, unless link has given it a name.
  */
 #include <fcntl.h>
 
 #include "common/base/log.h"
-#include "mds/op.h"
-#include "mds/placement.h"
+#include "mds/cluster/placement.h"
+#include "mds/inode_ops.h"
+#include "mds/op_execute.h"
+#include "mds/ops/ops.h"
+#include "mds/recovery.h"
 
 static int tmpfile_txn(struct op *op, const void *vin, void *vout)
 {
@@ -34,7 +38,7 @@ static int tmpfile_txn(struct op *op, const void *vin, void *vout)
 		rec->attr.flags |= ATTR_UNSETTLED;
 	txn_put(op->store, key_of('O', next.v), NULL, 0);
 	if (!op->m->recovery.sessions_back && recovery_orphan(op->m, next) < 0)
-		log_warn("orphan inode %llu stays until the next start",
+		log_warn("orphan inode %llu takes space until the next start: no memory to note it",
 			 (unsigned long long)next.v);
 	open_add(&op->m->opens, open, in->flags, 1, true);
 	open_grant(open, in->flags);

@@ -1,6 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unlink(2). */
-#include "mds/op.h"
-#include "mds/recall.h"
+#include "mds/inode_ops.h"
+#include "mds/inode_unlink.h"
+#include "mds/lease/lease_check.h"
+#include "mds/ops/ops.h"
 
 int mds_unlink(struct op *op, const void *vin, void *vout)
 {
@@ -22,7 +25,7 @@ int mds_unlink(struct op *op, const void *vin, void *vout)
 	if (S_ISDIR(rec->attr.mode))
 		return -LE_ISDIR;
 	TRY(op_changes(op, in->parent, val.ino));
-	TRY(op_asks_own(op, val.ino, in->told));
+	TRY(op_asks_own(op, val.ino, in->reported_ino));
 
 	if (dentry_remove(op->store, d))
 		inode_edit(op->store, dir)->flags |= INODE_TOMBS;

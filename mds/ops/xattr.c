@@ -1,19 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Extended attributes are not cached: an inode counts those it has, so that the many that have none
- * need no look into the store. Changes of one inode follow one another (the file's busy lock, held
- * until they are durable), so the store always has their latest state. Two kinds are otherwise:
- * access lists are part of the inode's record, because every permission is looked up in them; and
- * security.capability, which writes take away without that lock, has a flag there.
+ * Extended attributes are not cached. An inode counts its attributes, so that no read of the store
+ * is needed for the many inodes that have none. Changes of one inode are serialised (the file's
+ * busy lock, held until they are durable), so the store always has the latest state. There are two
+ * exceptions. Access lists are part of the inode's record, because each permission check reads
+ * them. security.capability, which writes remove without that lock, has a flag in the record.
  */
 #include "mds/ops/xattr.h"
-#include "mds/recall.h"
+
+#include "mds/inode_ops.h"
+#include "mds/lease/lease_check.h"
 
 #include <linux/capability.h>
 #include <sys/xattr.h>
 
-#include "mds/acl.h"
-
-#define CAPABILITY "security.capability"
+#include "mds/access/acl.h"
+#include "mds/op_execute.h"
+#include "mds/ops/ops.h"
+#include "mds/store/scan.h"
+#include "mds/xattr_rows.h"
 
 static bool has_prefix(struct bytes name, const char *prefix)
 {
@@ -22,12 +27,7 @@ static bool has_prefix(struct bytes name, const char *prefix)
 	return name.len >= n && memcmp(name.data, prefix, n) == 0;
 }
 
-static bool is_caps(struct bytes name)
-{
-	return bytes_equal(name, bytes_str(CAPABILITY));
-}
-
-/* A kernel has the last word on who may: it knows capabilities. */
+/* A kernel that sets CRED_CHECKED has checked the capabilities of the user. */
 bool xattr_visible(const struct cred *c, struct bytes name)
 {
 	return !has_prefix(name, "trusted.") || c->uid == 0 || (c->flags & CRED_CHECKED) != 0;
@@ -49,7 +49,7 @@ static int check_space(const struct cred *c, const struct inode_rec *rec, struct
 			return 0;
 		return write ? -LE_PERM : -LE_NODATA;
 	}
-	if (has_prefix(name, "security.")) /* everybody may ask, as the kernel does on its own */
+	if (has_prefix(name, "security.")) /* any user may read it, as the kernel itself does */
 		return write && !trusted ? -LE_PERM : 0;
 	if (!has_prefix(name, "user."))
 		return -LE_NOTSUP;
@@ -73,13 +73,15 @@ int xattr_check(const struct cred *c, const struct inode_rec *rec, struct bytes 
 		       : 0;
 }
 
-/* May the record become that one? *ret_more: what it counts more to its quota. */
+/* Checks space and quota for the new record. *ret_more: the growth that counts toward the quota. */
 static int check_quota(struct op *op, const struct inode_rec *old, const struct inode_rec *then,
 		       uint64_t *ret_more)
 {
 	uint64_t before = quota_attrs(old), after = quota_attrs(then);
 
 	*ret_more = after > before ? after - before : 0;
+	if (*ret_more > 0)
+		TRY(store_space(op->store));
 	return quota_check(op->store, old->attr.project, *ret_more, 0);
 }
 
@@ -90,7 +92,7 @@ struct acl_change {
 	struct ino ino;
 	enum acl_which which;
 	uint32_t flags;
-	bool none; /* it goes */
+	bool none; /* the list is removed */
 	struct acl_base base;
 	uint32_t len;
 	struct bytes acl; /* interned */
@@ -132,7 +134,7 @@ static int acl_txn(struct op *op, const void *vin, void *vout)
 	TRY(file_get(op, ch->ino, VIEW_NEWEST, &i, &old));
 	TRY(xattr_check(ch->cred, old, bytes_str(name), true));
 	TRY(perm_fixed(&old->attr));
-	/* With the list the mode, which a data set knows the file by. */
+	/* The list changes the mode, by which a data set identifies the file. */
 	if ((old->attr.flags & ATTR_SEALED) != 0)
 		return -LE_PERM;
 	if (ch->which == ACL_DEFAULT && !S_ISDIR(old->attr.mode))
@@ -193,76 +195,20 @@ static int acl_get(struct op *op, const struct inode_rec *rec, enum acl_which wh
 
 /* ---- all others ---- */
 
-struct change {
-	const struct cred *cred;
-	struct ino ino;
-	struct bytes name, value;
-	uint32_t flags;
-	bool remove;
-	bool exists; /* as the store says */
-	uint32_t old_len;
-};
-
-/* The record's sums with the attribute set, or without it. Those of a damaged record do not fall
- * below 0. */
-static void count(struct inode_rec *rec, const struct change *ch)
-{
-	uint32_t name = ch->name.len + 1;
-
-	if (ch->remove) {
-		rec->n_xattrs--;
-		rec->xattr_names -= rec->xattr_names > name ? name : rec->xattr_names;
-	} else if (!ch->exists) {
-		rec->n_xattrs++;
-		rec->xattr_names += name;
-	}
-	if (is_caps(ch->name))
-		return;
-	rec->xattr_bytes -= rec->xattr_bytes > ch->old_len ? ch->old_len : rec->xattr_bytes;
-	rec->xattr_bytes += ch->value.len;
-}
-
-static int check_room(struct op *op, const struct inode_rec *old, const struct change *ch,
+static int check_room(struct op *op, const struct inode_rec *old, const struct xattr_change *ch,
 		      uint64_t *ret_more)
 {
 	struct inode_rec then = *old;
 
-	count(&then, ch);
+	xattr_count(&then, ch);
 	if (then.xattr_names > LEAT_XATTR_NAMES_MAX || then.xattr_bytes > LEAT_XATTR_TOTAL_MAX)
 		return -LE_NOSPC;
 	return check_quota(op, old, &then, ret_more);
 }
 
-static void put(struct op *op, struct inode_rec *rec, const struct change *ch)
-{
-	txn_put(op->store, key_xattr(ch->ino, ch->name), ch->value.data, ch->value.len);
-	count(rec, ch);
-	if (is_caps(ch->name))
-		rec->attr.flags |= ATTR_FILE_CAPS;
-}
-
-static void drop(struct op *op, struct inode_rec *rec, const struct change *ch)
-{
-	txn_delete(op->store, key_xattr(ch->ino, ch->name));
-	count(rec, ch);
-	if (is_caps(ch->name))
-		rec->attr.flags &= ~(uint32_t)ATTR_FILE_CAPS;
-}
-
-void inode_drop_caps(struct op *op, struct inode_rec *rec)
-{
-	const struct change ch = {
-		.ino = rec->attr.ino, .name = bytes_str(CAPABILITY), .remove = true};
-
-	if ((rec->attr.flags & ATTR_FILE_CAPS) == 0)
-		return;
-	drop(op, rec, &ch);
-	inode_set_plain(rec);
-}
-
 static int change_txn(struct op *op, const void *vin, void *vout)
 {
-	struct change *ch = (struct change *)vin;
+	struct xattr_change *ch = (struct xattr_change *)vin;
 	const struct inode_rec *old;
 	struct inode_rec *rec;
 	struct inode *i;
@@ -274,7 +220,7 @@ static int change_txn(struct op *op, const void *vin, void *vout)
 	TRY(perm_fixed(&old->attr));
 	if ((old->attr.flags & ATTR_SEALED) != 0)
 		return -LE_PERM;
-	if (is_caps(ch->name)) {
+	if (xattr_is_caps(ch->name)) {
 		ch->exists = (old->attr.flags & ATTR_FILE_CAPS) != 0;
 		ch->old_len = 0;
 	}
@@ -288,16 +234,16 @@ static int change_txn(struct op *op, const void *vin, void *vout)
 
 	rec = inode_edit(op->store, i);
 	if (ch->remove)
-		drop(op, rec, ch);
+		xattr_drop(op, rec, ch);
 	else
-		put(op, rec, ch);
+		xattr_put(op, rec, ch);
 	quota_ahead(op->store, rec->attr.project, more, 0);
 	inode_set_plain(rec);
 	inode_changed(op, rec);
 	return 0;
 }
 
-static int exists(struct op *op, struct change *ch)
+static int exists(struct op *op, struct xattr_change *ch)
 {
 	struct kv_value v;
 	int rc = store_get_record(op->store, key_xattr(ch->ino, ch->name), &v);
@@ -311,7 +257,7 @@ static int exists(struct op *op, struct change *ch)
 	return 0;
 }
 
-static int change(struct op *op, struct change *ch, void *out)
+static int change(struct op *op, struct xattr_change *ch, void *out)
 {
 	struct open_file *f;
 	int rc;
@@ -334,7 +280,11 @@ static int change(struct op *op, struct change *ch, void *out)
 int mds_setxattr(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_setxattr_req *in = vin;
-	struct change ch = {&in->cred, in->ino, in->name, in->value, in->flags, false, false, 0};
+	struct xattr_change ch = {.cred = &in->cred,
+				  .ino = in->ino,
+				  .name = in->name,
+				  .value = in->value,
+				  .flags = in->flags};
 	struct acl_change acl = {.cred = &in->cred,
 				 .ino = in->ino,
 				 .which = acl_which(in->name),
@@ -344,8 +294,8 @@ int mds_setxattr(struct op *op, const void *vin, void *vout)
 		return -LE_INVAL;
 	if (in->value.len > LEAT_XATTR_VALUE_MAX)
 		return -LE_2BIG;
-	/* Kernels take no longer ones, and what they hold counts to no quota. */
-	if (is_caps(in->name) && in->value.len > XATTR_CAPS_SZ)
+	/* Kernels accept no longer ones, and they count toward no quota. */
+	if (xattr_is_caps(in->name) && in->value.len > XATTR_CAPS_SZ)
 		return -LE_INVAL;
 	return acl.which != ACL_NONE ? acl_set(op, &acl, in->value, vout) : change(op, &ch, vout);
 }
@@ -353,7 +303,7 @@ int mds_setxattr(struct op *op, const void *vin, void *vout)
 int mds_removexattr(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_removexattr_req *in = vin;
-	struct change ch = {&in->cred, in->ino, in->name, {NULL, 0}, 0, true, false, 0};
+	struct xattr_change ch = {&in->cred, in->ino, in->name, {NULL, 0}, 0, true, false, 0};
 	struct acl_change acl = {.cred = &in->cred, .ino = in->ino, .which = acl_which(in->name)};
 
 	return acl.which != ACL_NONE ? acl_set(op, &acl, bytes_of(NULL, 0), vout)

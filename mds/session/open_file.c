@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Counts of opens; see open_file.h. */
 #include "mds/session/open_file.h"
 
@@ -112,11 +113,11 @@ int open_prepare(struct open_files *of, struct session *se, struct ino ino, stru
 		}
 		o->session = se;
 		o->file = f;
-		list_init(&o->by_presumed);
+		list_init(&o->by_assumed_open);
 		hmap_insert(&of->opens, &o->node, open_hash(se, ino));
 		list_push(&f->opens, &o->by_file);
 		list_push(&se->opens, &o->by_session);
-		f->refs--; /* it is in the list now */
+		f->refs--; /* now f->opens holds the file */
 	}
 	*ret_open = o;
 	return 0;
@@ -150,8 +151,8 @@ void open_add(struct open_files *of, struct open *o, uint32_t flags, uint32_t n,
 		f->dirty = f->cut = false;
 		f->size = f->used = 0;
 		f->mtime_ns = 0;
-		f->ends_known = settled;
-		f->ask_chains = f->untracked = f->had_writers = !settled;
+		f->eof_known = settled;
+		f->must_query_size = f->not_exclusive = f->had_writers = !settled;
 	}
 	f->write_opens++;
 	o->n_write += n;
@@ -161,40 +162,40 @@ void open_add(struct open_files *of, struct open *o, uint32_t flags, uint32_t n,
 		f->n_append += n;
 	}
 	if (f->n_writers > o->n_write)
-		f->ask_chains = f->untracked = true;
+		f->must_query_size = f->not_exclusive = true;
 }
 
 void open_grant(struct open *o, uint32_t flags)
 {
-	/* Writers read too: parts of blocks are filled up by reading. */
+	/* A writer reads too, to fill up a block that it writes in part. */
 	o->granted |= open_flags_write(flags) ? PERM_R | PERM_W : PERM_R;
 }
 
-int open_presume(struct open_files *of, struct session *se, struct ino ino)
+int open_assume(struct open_files *of, struct session *se, struct ino ino)
 {
 	struct open *o;
 
 	TRY(open_prepare(of, se, ino, &o));
-	if (o->presumed)
+	if (o->assumed)
 		return 0;
-	o->presumed = true;
-	list_push(&se->presumed, &o->by_presumed);
+	o->assumed = true;
+	list_push(&se->assumed, &o->by_assumed_open);
 	open_add(of, o, 0, 1, true);
 	open_grant(o, 0);
 	return 0;
 }
 
-static void presumed_no_more(struct open *o)
+static void assumed_open_end(struct open *o)
 {
-	o->presumed = false;
-	list_remove(&o->by_presumed);
+	o->assumed = false;
+	list_remove(&o->by_assumed_open);
 }
 
-void open_presumed_end(struct open_files *of, struct open *o)
+void open_assumed_end(struct open_files *of, struct open *o)
 {
 	struct open_file *f = o->file;
 
-	presumed_no_more(o);
+	assumed_open_end(o);
 	f->refs++;
 	open_drop(of, o, 0);
 	open_file_put(of, f);
@@ -203,7 +204,7 @@ void open_presumed_end(struct open_files *of, struct open *o)
 void open_file_reserve(struct open_file *f, struct quota *q, uint64_t bytes)
 {
 	if (f->quota != NULL && f->quota != q)
-		bytes += f->reserved; /* it has come to another project */
+		bytes += f->reserved; /* the file has moved to another project */
 	if (f->quota != q) {
 		if (f->quota != NULL)
 			f->quota->reserved -= f->reserved;
@@ -214,7 +215,8 @@ void open_file_reserve(struct open_file *f, struct quota *q, uint64_t bytes)
 	q->reserved += bytes;
 }
 
-/* What it has grown by counts for whom it was reserved until it is settled. */
+/* After the last close for writing, keeps the reservation until the file is settled, and queues
+ * the file for that. */
 static void owe(struct open_files *of, struct open_file *f)
 {
 	if (f->n_writers == 0 && f->quota != NULL && list_empty(&f->owed))
@@ -233,7 +235,7 @@ void open_file_counted(struct open_files *of, struct open_file *f)
 	open_file_put(of, f);
 }
 
-/* The right to write ends with the last open for that. */
+/* The right to write ends with the last open for writing. */
 static void ungrant(struct open *o)
 {
 	if (o->n_write == 0)
@@ -252,8 +254,8 @@ void open_drop(struct open_files *of, struct open *o, uint32_t flags)
 			o->n_append--;
 			f->n_append--;
 		}
-	} else if (!open_flags_write(flags) && o->n_read > o->presumed) {
-		/* The presumed one ends when it has been asked for. */
+	} else if (!open_flags_write(flags) && o->n_read > o->assumed) {
+		/* Not the assumed open: that ends when the client has reported its opens. */
 		o->n_read--;
 		f->n_readers--;
 		of->n_opens--;
@@ -263,7 +265,7 @@ void open_drop(struct open_files *of, struct open *o, uint32_t flags)
 	open_trim(of, o);
 }
 
-/* The given ones end without a word of what was written. */
+/* Drops that many opens without a report of what was written under them. */
 static void drop_silent(struct open_files *of, struct open *o, uint32_t n_read, uint32_t n_write,
 			uint32_t n_append)
 {
@@ -274,14 +276,14 @@ static void drop_silent(struct open_files *of, struct open *o, uint32_t n_read, 
 	f->n_append -= n_append;
 	of->n_opens -= n_read + n_write;
 	if (n_write > 0) {
-		f->ask_chains = f->untracked = true;
+		f->must_query_size = f->not_exclusive = true;
 		open_file_ends_unknown(f);
 	}
 	o->n_read -= n_read;
 	o->n_write -= n_write;
 	o->n_append -= n_append;
-	if (o->presumed && o->n_read == 0)
-		presumed_no_more(o);
+	if (o->assumed && o->n_read == 0)
+		assumed_open_end(o);
 	ungrant(o);
 	owe(of, f);
 	open_trim(of, o);
@@ -294,7 +296,7 @@ void open_drop_all(struct open_files *of, struct open *o)
 
 void open_set_old(struct open *o)
 {
-	o->old_read = o->n_read - o->presumed; /* that one is asked for by itself */
+	o->old_read = o->n_read - o->assumed; /* the assumed one is queried separately */
 	o->old_write = o->n_write;
 	o->old_append = o->n_append;
 	if (o->n_write > 0)
@@ -311,7 +313,7 @@ void open_drop_old(struct open_files *of, struct open *o)
 	uint32_t n_read = least(o->old_read, o->n_read), n_write = least(o->old_write, o->n_write);
 	uint32_t n_append = least(o->old_append, o->n_append);
 
-	/* What is left of the writers must still cover the appending ones among them. */
+	/* n_append counts among n_write, also in what is left. */
 	if (o->n_append - n_append > o->n_write - n_write)
 		n_append = o->n_append - (o->n_write - n_write);
 	o->old_read = o->old_write = o->old_append = 0;

@@ -1,12 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Replay rows; see replay.h. */
 #include "mds/session/replay.h"
 
 #include <stdlib.h>
 
-#include "common/base/fault.h"
+#include "common/base/planted_bug.h"
 #include "mds/session/session.h"
 
-int replay_begin(struct session *se, uint32_t slot, uint64_t seq, bool withdrawn,
+int replay_begin(struct session *se, uint32_t slot, uint64_t seq, bool cancelled,
 		 enum replay_verdict *ret_verdict)
 {
 	struct replay_slot *row;
@@ -17,7 +18,7 @@ int replay_begin(struct session *se, uint32_t slot, uint64_t seq, bool withdrawn
 	for (;;) {
 		if (se->ended)
 			return -LE_SESSION_GONE;
-		if (FAULT(MDS_NO_DEDUPE) && !row->running)
+		if (PLANTED_BUG(MDS_NO_DEDUPE) && !row->running)
 			break;
 		if (seq < row->seq || (row->running && seq < row->run_seq))
 			return -LE_STALE_SEQ;
@@ -27,27 +28,29 @@ int replay_begin(struct session *se, uint32_t slot, uint64_t seq, bool withdrawn
 		}
 		if (!row->running)
 			break;
-		if (withdrawn)
-			row->withdrawn_seq = seq;
-		/* The same again, or the client has given up on the one that still runs. What it
-		 * will have given up too is not to be done then. */
+		if (cancelled)
+			row->cancelled_seq = seq;
+		/* The running request has this number, or an earlier one that the client has
+		 * abandoned. The deadline bounds the wait: a request that the client has
+		 * abandoned too must not be executed after it. */
 		TRY(waitq_wait(&row->done, fiber_deadline()));
 	}
 	row->running = true;
-	if (withdrawn)
-		row->withdrawn_seq = seq;
+	if (cancelled)
+		row->cancelled_seq = seq;
 	row->run_seq = seq;
-	/* From here on: who takes the session over while it runs sets it again, and that stays. */
+	/* Cleared here and not in replay_end: a takeover while the operation runs sets it, and
+	 * that must not be undone. */
 	row->from_store = false;
 	*ret_verdict = REPLAY_EXECUTE;
 	return 0;
 }
 
-bool replay_withdrawn(const struct session *se, uint32_t slot, uint64_t seq)
+bool replay_cancelled(const struct session *se, uint32_t slot, uint64_t seq)
 {
 	const struct replay_slot *row = slot < se->n_slots ? &se->slots[slot] : NULL;
 
-	return row != NULL && row->running && row->run_seq == seq && row->withdrawn_seq == seq;
+	return row != NULL && row->running && row->run_seq == seq && row->cancelled_seq == seq;
 }
 
 int replay_encode(struct replay_slot *row, const struct msg_desc *desc, const void *rep)
@@ -95,8 +98,8 @@ void replay_put(struct store *s, const struct session *se, uint32_t slot)
 	put_row(s, se, slot, &rec);
 }
 
-/* The answer before this is needed no more: the slot has another number. */
-void replay_put_cut(struct store *s, struct session *se, uint32_t slot, struct ino ino)
+/* Replaces the reply to the previous number of the slot, which the client no longer needs. */
+void replay_put_truncation(struct store *s, struct session *se, uint32_t slot, struct ino ino)
 {
 	struct replay_slot *row = &se->slots[slot];
 	uint8_t id[8];
@@ -104,13 +107,13 @@ void replay_put_cut(struct store *s, struct session *se, uint32_t slot, struct i
 
 	put_be(id, ino.v, sizeof(id));
 	put_row(s, se, slot, &rec);
-	row->cut_seq = row->run_seq;
+	row->truncate_seq = row->run_seq;
 	row->cut = ino;
 }
 
-struct ino replay_has_cut(const struct replay_slot *row)
+struct ino replay_has_truncation(const struct replay_slot *row)
 {
-	return row->running && row->cut_seq == row->run_seq ? row->cut : (struct ino){0};
+	return row->running && row->truncate_seq == row->run_seq ? row->cut : (struct ino){0};
 }
 
 void replay_end(struct replay_slot *row, uint16_t op, int status, bool keep)
@@ -132,7 +135,7 @@ int replay_answer(const struct replay_slot *row, const struct msg_desc *desc, vo
 	struct wire_r r;
 
 	if (row->op != desc->op)
-		return -LE_INVAL; /* a number used twice, for different things */
+		return -LE_INVAL; /* one number for two operations */
 	if (row->status < 0)
 		return row->status;
 	if (row->reply_len > 0)
@@ -142,12 +145,12 @@ int replay_answer(const struct replay_slot *row, const struct msg_desc *desc, vo
 	return r.status;
 }
 
-static int load_cut(struct replay_slot *row, const struct replay_rec *rec)
+static int load_truncation(struct replay_slot *row, const struct replay_rec *rec)
 {
 	if (rec->reply.len != 8 || rec->seq == 0)
 		return -LE_CORRUPT_STORE;
 	row->seq = rec->seq - 1;
-	row->cut_seq = rec->seq;
+	row->truncate_seq = rec->seq;
 	row->cut = (struct ino){get_be(rec->reply.data, 8)};
 	return 0;
 }
@@ -164,7 +167,7 @@ int replay_load_row(struct session *se, uint32_t slot, const void *value, size_t
 		return -LE_CORRUPT_STORE;
 	row = &se->slots[slot];
 	if (rec.op == 0)
-		return load_cut(row, &rec);
+		return load_truncation(row, &rec);
 	row->reply = malloc(rec.reply.len + 1);
 	if (row->reply == NULL)
 		return -LE_NOMEM;

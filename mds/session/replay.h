@@ -1,18 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Exactly once: each mutation carries (session, slot, seq). Per slot the last answer is kept, in
- * memory and, when the mutation changed anything, in the store, in the same batch. What is repeated
- * gets the same answer; what is repeated while the first is still running waits for it.
+ * Replay rows: each mutation is executed once. A mutation carries (session, slot, seq). The last
+ * reply of each slot is recorded in memory and, if the mutation changed anything, in the store,
+ * in the same batch. A request that is repeated gets the recorded reply. If the first one is
+ * still running, the repeated one waits for it.
  *
- * An operation of several batches notes in the store how far it has come (replay_put_cut), so that
- * whoever repeats it after a crash goes on from there.
+ * An operation of several batches records its progress in the store (replay_put_truncation), so
+ * that a repetition after a crash of the server continues from there.
  *
- * An operation that failed for a passing reason (retry class not NEVER) leaves no row: it may be
- * repeated under its number.
+ * An operation that failed for a temporary reason (retry class not NEVER) leaves no row: it may
+ * be repeated under its number. Owned by the loop.
  */
 #ifndef LEAT_MDS_SESSION_REPLAY_H
 #define LEAT_MDS_SESSION_REPLAY_H
 
-#include "common/proto/message.h"
+#include "common/proto/messages.h"
 #include "common/rt/fiber.h"
 #include "mds/store/txn.h"
 
@@ -21,17 +23,17 @@ struct session;
 #define REPLAY_REPLY_MAX 1024u /* longest encoded reply of a mutation */
 
 struct replay_slot {
-	uint64_t seq, run_seq;  /* answered last; running */
-	uint64_t cut_seq;       /* that one has cut the file already that it is to open */
-	uint64_t withdrawn_seq; /* shall not be done if that is not too late */
+	uint64_t seq, run_seq;  /* of the last reply; of the running operation */
+	uint64_t truncate_seq;  /* this operation has truncated `cut`, which it is to open */
+	uint64_t cancelled_seq; /* cancelled by the client */
 	struct ino cut;
 	uint8_t *reply;
 	uint16_t reply_len, reply_cap;
 	uint16_t op;
 	int32_t status;
 	bool running;
-	bool redoing;    /* what it opened or closed is being counted again */
-	bool from_store; /* the answer is a former incarnation's, or was given before a takeover */
+	bool redoing;    /* the open or close of its reply is being counted again */
+	bool from_store; /* the reply was given before a restart or a takeover */
 	struct waitq done;
 };
 
@@ -39,30 +41,39 @@ enum replay_verdict {
 	REPLAY_EXECUTE,
 	REPLAY_ANSWER
 };
-/* What is to be done with (slot, seq). EXECUTE: it is marked as running; replay_end must follow.
- * ANSWER: the row has the answer. withdrawn: whoever asked for it is gone, and what is running or
- * waiting under that number is told so (replay_withdrawn). -LE_STALE_SEQ, -LE_INVAL (no such slot),
- * -LE_SESSION_GONE, -LE_TIMEDOUT (the former one is not done in time). Yields. */
-int replay_begin(struct session *se, uint32_t slot, uint64_t seq, bool withdrawn,
+/* Decides whether the request (slot, seq) is executed. REPLAY_EXECUTE: the request is marked as
+ * running, and replay_end must follow. REPLAY_ANSWER: the row has the reply. cancelled: the
+ * client cancels the request, which is noted for the operation that runs or waits under that
+ * number (replay_cancelled). Returns 0, -LE_STALE_SEQ, -LE_INVAL (no such slot),
+ * -LE_SESSION_GONE, or -LE_TIMEDOUT if the first request under that number is not done in time.
+ * Yields. */
+int replay_begin(struct session *se, uint32_t slot, uint64_t seq, bool cancelled,
 		 enum replay_verdict *ret_verdict) CHECK_RESULT;
-/* Shall what is running under that number not be done any more? */
-bool replay_withdrawn(const struct session *se, uint32_t slot, uint64_t seq);
-/* In the critical section of the mutation that succeeded: puts the row into its batch. rep NULL:
- * empty. */
+/* True if the client has cancelled the operation that runs under that number. Does not yield. */
+bool replay_cancelled(const struct session *se, uint32_t slot, uint64_t seq);
+/* Encodes the reply into the row. rep NULL: an empty reply. Returns 0, or an error if the reply is
+ * longer than REPLAY_REPLY_MAX or there is no memory. Does not yield. */
 int replay_encode(struct replay_slot *row, const struct msg_desc *desc,
 		  const void *rep) CHECK_RESULT;
+/* In the critical section of a mutation that succeeded: writes the row into its batch. */
 void replay_put(struct store *s, const struct session *se, uint32_t slot);
-/* As replay_put, of a part: the running operation, which is to open the file, has cut it. */
-void replay_put_cut(struct store *s, struct session *se, uint32_t slot, struct ino ino);
-/* Which file the running operation has cut so far, also in a former incarnation; 0: none. */
-struct ino replay_has_cut(const struct replay_slot *row);
-/* The end of the running operation. keep: this answer stays (the reply as replay_encode left it).
- */
+/* In a critical section that is a part of an operation: records that the running operation, which
+ * is to open the file, has truncated it. */
+void replay_put_truncation(struct store *s, struct session *se, uint32_t slot, struct ino ino);
+/* The file that the running operation has truncated so far, also before a restart; {0}: none. Does
+ * not yield. */
+struct ino replay_has_truncation(const struct replay_slot *row);
+/* Ends the running operation and wakes the requests that wait for it. keep: the row keeps this
+ * reply, as replay_encode has left it. Does not yield. */
 void replay_end(struct replay_slot *row, uint16_t op, int status, bool keep);
-/* Decodes the kept reply into rep, whose bytes members point into buf (at least row->reply_len). */
+/* Decodes the recorded reply into rep, whose bytes members point into buf (at least row->reply_len
+ * bytes). Returns the status of the operation, or
+ * -LE_INVAL if the number was used for another operation. Does not yield. */
 int replay_answer(const struct replay_slot *row, const struct msg_desc *desc, void *buf,
 		  void *rep) CHECK_RESULT;
 
+/* At the start of the server: decodes a row of the store into the slot. Returns 0,
+ * -LE_CORRUPT_STORE or -LE_NOMEM. Does not yield. */
 int replay_load_row(struct session *se, uint32_t slot, const void *value, size_t len) CHECK_RESULT;
 
 #endif

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of sessions; see session.h. */
 #include "mds/session/session.h"
 
@@ -56,12 +57,12 @@ static struct session *session_alloc(uint64_t id, const struct uuid *client, str
 	se->client = *client;
 	se->n_slots = slots;
 	se->refs = 1;
-	se->heard_us = loop_now_us();
+	se->last_contact_us = loop_now_us();
 	snprintf(se->name, sizeof(se->name), "%.*s", (int)name.len,
 		 name.len > 0 ? (const char *)name.data : "");
 	list_init(&se->opens);
 	list_init(&se->leases);
-	list_init(&se->presumed);
+	list_init(&se->assumed);
 	list_init(&se->link);
 	return se;
 }
@@ -129,7 +130,7 @@ void session_attach(struct session *se, struct rpc_peer *p)
 {
 	struct rpc_peer *old = se->peer;
 
-	se->heard_us = loop_now_us();
+	se->last_contact_us = loop_now_us();
 	if (old == p)
 		return;
 	rpc_peer_ref(p);
@@ -158,7 +159,7 @@ int session_remove(struct sessions *ss, struct session *se)
 	TRY(txn_begin(s));
 	txn_delete(s, key_of('S', se->id));
 	txn_delete_prefix(s, key_of('R', se->id));
-	se->ended = true; /* nothing of it joins a batch behind this one */
+	se->ended = true; /* none of its operations joins a later batch */
 	for (uint32_t i = 0; i < se->n_slots; i++)
 		waitq_wake_all(&se->slots[i].done);
 	TRY(store_wait(s, txn_end(s)));

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "mds/store/acl.h"
 
 #include <stdlib.h>
@@ -84,7 +85,7 @@ int acl_check(struct bytes acl)
 	return 0;
 }
 
-/* ---- one copy of each ---- */
+/* ---- interning ---- */
 
 static struct acl *acl_of(struct bytes b)
 {

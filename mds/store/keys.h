@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Keys of the metadata store. Numbers are big-endian, so that key order is number order.
  *
@@ -10,6 +11,7 @@
  *   C'm'              cluster_rec      C'n'              counters_rec
  *   C't' id           target_rec       C'c' id           chain_info    C'v' version    table_info
  *   C'x' 0            export_row, all of them
+ *   C'l' 0            give_up_rec: targets that are being given up
  */
 #ifndef LEAT_MDS_STORE_KEYS_H
 #define LEAT_MDS_STORE_KEYS_H
@@ -43,7 +45,7 @@ static inline struct key key_of(char kind, uint64_t id)
 	put_be(k.b + 1, id, 8);
 	return k;
 }
-/* The prefix of all keys of a kind. */
+/* The common prefix of all keys of a kind. */
 static inline struct key key_kind(char kind)
 {
 	return (struct key){.b = {(uint8_t)kind}, .len = 1};
@@ -59,7 +61,7 @@ static inline struct key key_dentry(struct ino parent, uint64_t cookie)
 	k.len = 17;
 	return k;
 }
-/* name at most LEAT_XATTR_NAME_MAX */
+/* name: at most LEAT_XATTR_NAME_MAX bytes */
 static inline struct key key_xattr(struct ino ino, struct bytes name)
 {
 	struct key k = key_of('X', ino.v);
@@ -83,7 +85,7 @@ static inline struct key key_cluster(char kind, uint32_t id)
 	}
 	return k;
 }
-/* The first key behind all that begin with k. */
+/* The first key after all keys that begin with k. */
 static inline struct key key_after(struct key k)
 {
 	while (k.len > 0 && ++k.b[k.len - 1] == 0)

@@ -1,4 +1,5 @@
-/* Free lists over slabs; see pool.h. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Free lists over slabs. */
 #include "mds/store/pool.h"
 
 #include <stdlib.h>
@@ -34,6 +35,7 @@ int pool_reserve(struct pool *p, uint32_t n)
 			return -LE_NOMEM;
 		*(void **)slab = p->slabs;
 		p->slabs = slab;
+		p->bytes += SLAB_SIZE;
 		for (size_t at = SLAB_HEAD; at + p->size <= SLAB_SIZE; at += p->size)
 			pool_put(p, slab + at);
 	}

@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Objects of one size from slabs, reused for ever: get never fails once reserve has succeeded, so
- * that a critical section need not think of memory. Owned by one loop.
+ * Objects of one size from slabs, which are reused and never shrink. After pool_reserve, pool_get
+ * cannot fail, so a critical section needs no code for lack of memory. Owned by one loop.
  */
 #ifndef LEAT_MDS_STORE_POOL_H
 #define LEAT_MDS_STORE_POOL_H
@@ -15,11 +16,12 @@ struct pool {
 	uint32_t n_free;
 	void *free;  /* objects, linked by their first word */
 	void *slabs; /* linked by their first word */
+	uint64_t bytes; /* of all slabs */
 };
 
 void pool_init(struct pool *p, size_t size);
 void pool_fini(struct pool *p); /* frees all objects, returned or not */
-/* At least n gets will succeed. -LE_NOMEM */
+/* Makes sure that the next n calls of pool_get succeed. Returns 0 or -LE_NOMEM. */
 int pool_reserve(struct pool *p, uint32_t n) CHECK_RESULT;
 void *pool_get(struct pool *p); /* zeroed; asserts that the reserve was large enough */
 void pool_put(struct pool *p, void *object);

@@ -1,7 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "mds/store/quota.h"
 
 #include <stdlib.h>
 
+#include "mds/store/scan.h"
 #include "mds/store/txn.h"
 
 #define SECTOR 512u
@@ -121,7 +123,7 @@ void quota_end(struct store *s, struct quota *q)
 
 /* ---- limits ---- */
 
-/* How much more there may be. */
+/* The amount that may still be added; UINT64_MAX: any. */
 static uint64_t left(const struct store *s, uint64_t used, uint64_t soft, uint64_t hard,
 		     int64_t over_ns)
 {

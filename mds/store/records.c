@@ -1,4 +1,5 @@
-/* Encoding of what is on disk, generated from the lists in records.h. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Encoding of the records on disk, generated from the lists in records.h. */
 #include "mds/store/records.h"
 
 WIRE_DEFINE_MESSAGE(inode_rec)
@@ -12,3 +13,4 @@ WIRE_DEFINE_MESSAGE(replay_rec)
 WIRE_DEFINE_MESSAGE(cluster_rec)
 WIRE_DEFINE_MESSAGE(counters_rec)
 WIRE_DEFINE_MESSAGE(target_rec)
+WIRE_DEFINE_MESSAGE(give_up_rec)

@@ -1,5 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is on disk: the values behind the keys of keys.h, written once as field lists (wire.h).
+ * The records on disk: the values of the keys in keys.h, declared once as field lists (wire.h).
  * Fields are only ever appended; missing ones read as zero.
  */
 #ifndef LEAT_MDS_STORE_RECORDS_H
@@ -8,23 +9,24 @@
 #include "common/proto/types.h"
 
 #define STORE_FORMAT 5u
-#define DIR_BLOCKS   8u    /* what each directory counts, whatever it holds */
-#define RECORD_MAX   8192u /* no encoded record but tables and replay rows is longer */
+#define DIR_BLOCKS   8u    /* blocks that each directory counts, whatever it holds */
+#define RECORD_MAX   8192u /* upper bound of encoded records, except tables and replay rows */
 
 /*
- * append_end: how far appends have been reserved; apart from attr.size so that nobody reads
- * reserved bytes that were never written. parent, place: directory and cookie of the name that it
- * was given last (0: none yet). entries: of a directory. mode 0: no such inode (in memory only).
- * gen_used: highest data generation that a conversion has begun to write, if that is above the
- * layout's. acl, acl_default: store/acl.h. xattr_names: the lengths of all names of attributes with
- * their NULs; xattr_bytes: of their values. prepared: mds/prepared.h; unwritten: bytes of that
- * which blocks counts since nothing is stored there.
+ * append_end: end of the ranges that appends have reserved. It is separate from attr.size, so that
+ * reserved bytes that were never written are not visible. parent, place: directory and cookie of
+ * the name that the inode was last given (0: none yet). entries: of a directory. mode 0: no such
+ * inode (in memory only). gen_used: the highest data generation that a conversion has begun to
+ * write, if above that of the layout. acl, acl_default: store/acl.h. xattr_names: total length of
+ * the names of attributes with their NULs; xattr_bytes: total length of their values. prepared:
+ * mds/file/preallocated.h; unwritten: the part of it that blocks includes although nothing is
+ * stored there yet.
  */
 enum inode_rec_flags {
-	INODE_TOMBS = 1, /* a directory that has (had) tombstones */
-	INODE_CUT = 2,   /* a file made shorter since the chains told its blocks: fsck does not take
-			  * them at their word */
-	INODE_LINKABLE = 4, /* made without a name, link may give it one */
+	INODE_TOMBS = 1, /* a directory that has or had tombstones */
+	INODE_TRUNCATING = 2,   /* the file was truncated after the chains last reported its blocks,
+				 * so fsck does not rely on them */
+	INODE_LINKABLE = 4, /* created without a name; link may give it one */
 };
 #define inode_rec_FIELDS(F)                                                                        \
 	F(attr, attr)                                                                              \
@@ -32,10 +34,10 @@ enum inode_rec_flags {
 	F(ino, parent) F(u64, entries) F(u32, n_xattrs) F(u32, flags) F(bytes, symlink) \
 		F(u32, gen_used) F(bytes, acl) F(bytes, acl_default)                               \
 		F(u32, xattr_names) F(u64, xattr_bytes)                                            \
-		F(bytes, prepared) F(u64, unwritten) F(u64, place)
+		F(bytes, preallocated) F(u64, unwritten) F(u64, place)
 WIRE_STRUCT(inode_rec)
 
-/* ino 0: a tombstone, which only tells that higher collision indexes may be in use. */
+/* ino 0: a tombstone. It only marks that higher collision indexes may be in use. */
 enum dentry_rec_flags {
 	DENTRY_MORE = 1 /* a higher collision index is or was in use */
 };
@@ -43,15 +45,16 @@ enum dentry_rec_flags {
 WIRE_STRUCT(dentry_rec)
 
 /*
- * A change of many chunks under way, finished after a crash. op, session, slot, seq: whose answer
- * it is (0: nobody's); part: who asked has more to do then, and is not answered yet. mask and attr:
- * what setattr changes with it. prepares: the hole is prepared then. oss_slot: with the record's
- * number, what the object servers know it by.
+ * A change of many chunks in progress, which is finished after a crash. op, session, slot, seq: the
+ * request that it completes (0: none); part: that request has more to do afterwards, so its reply
+ * is not recorded with the end of the intent. mask and attr: what setattr changes with it.
+ * prepares: the punched hole is preallocated afterwards. oss_slot: the slot that, with the number
+ * of the record, identifies the change at object servers.
  */
 enum intent_kind {
 	INTENT_TRIM = 1,
 	INTENT_PUNCH = 2,
-	INTENT_CONVERT = 3, /* layout: what is being written; thrown away after a crash */
+	INTENT_CONVERT = 3, /* layout: that of the new chunks, which are removed after a crash */
 };
 #define intent_rec_FIELDS(F)                                                                       \
 	F(u8, kind)                                                                                \
@@ -61,15 +64,17 @@ enum intent_kind {
 		F(u8, prepares) F(u32, oss_slot)
 WIRE_STRUCT(intent_rec)
 
-/* A tree that is being converted: what all files below it shall have. */
+/* A directory tree that is being converted: the number of copies that all files below it will
+ * have. */
 #define convert_rec_FIELDS(F) F(u32, replicas)
 WIRE_STRUCT(convert_rec)
 
 #define removal_rec_FIELDS(F) F(ino, ino) F(layout, layout)
 WIRE_STRUCT(removal_rec)
 
-/* Of a project (store/quota.h). root: its directory (0: removed, the last inodes are leaving).
- * over: since when the soft limit is exceeded (0: it is not). Limits of 0: none. */
+/* The quota of a project (store/quota.h). root: its directory (0: removed, and the last inodes are
+ * leaving). over: since when the soft limit has been exceeded (0: it is not). A limit of 0 means
+ * none. */
 #define quota_rec_FIELDS(F)                                                                        \
 	F(ino, root)                                                                               \
 	F(u64, bytes)                                                                              \
@@ -80,7 +85,8 @@ WIRE_STRUCT(quota_rec)
 #define session_rec_FIELDS(F) F(uuid, client) F(bytes, name) F(u32, slots)
 WIRE_STRUCT(session_rec)
 
-/* op 0: the operation of that number is done in part only: the file whose id is in reply is cut. */
+/* op 0: the operation with that number is only partly done: the file with the id in reply has been
+ * truncated. */
 #define replay_rec_FIELDS(F) F(u64, seq) F(u16, op) F(i32, status) F(bytes, reply)
 WIRE_STRUCT(replay_rec)
 
@@ -88,15 +94,19 @@ WIRE_STRUCT(replay_rec)
 	F(u32, format) F(uuid, cluster) F(u64, dentry_seed) F(u64, incarnation) F(u32, map_epoch)
 WIRE_STRUCT(cluster_rec)
 
-/* next_project: the highest number given out. unwritten: of all inodes. */
+/* next_project: the highest number used so far. unwritten: sum over all inodes. */
 #define counters_rec_FIELDS(F)                                                                     \
 	F(u64, next_ino) F(u64, next_session) F(u64, n_inodes) F(u32, next_project)                \
 		F(u64, unwritten)
 WIRE_STRUCT(counters_rec)
 
-/* chain: its chain of class 1. down_ns: since when it is away (0: it is not). */
+/* chain: its chain of class 1. down_ns: since when it has been away (0: it is not). */
 #define target_rec_FIELDS(F) F(target_info, info) F(u64, commits) F(u32, chain) F(i64, down_ns) \
 	F(u64, incarnation)
 WIRE_STRUCT(target_rec)
+
+/* Targets (packed u32 ids) that are being given up as lost; accept: enum lose_accept. */
+#define give_up_rec_FIELDS(F) F(u8, accept) F(bytes, targets)
+WIRE_STRUCT(give_up_rec)
 
 #endif

@@ -1,8 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Cache and loading. A cached object without pending versions is in the clock list `lru` and may be
- * evicted; one with pending versions or being loaded is not in it. An object that is not cached has
- * no pending versions, so its record in the kv store is its newest. While a record is read a
- * placeholder stands in the cache, so that nobody reads it twice or changes it meanwhile.
+ * evicted. If the object caches the absence of a record it is also in `absent`, and is evicted when
+ * that list becomes too long. An object that has pending versions or is being loaded is in neither
+ * list. An object that is not cached has no pending versions, so its record in the kv store is the
+ * newest. While a record is read a placeholder is in the cache, so that no other fiber reads or
+ * changes it meanwhile.
  */
 #include "mds/store/store.h"
 
@@ -32,7 +35,7 @@ uint64_t dentry_cookie(const struct store *s, struct bytes name)
 
 	h >>= COLLISION_BITS + 1;
 
-	/* Positive as an off_t, and above the cookies of . and .. */
+	/* Positive as an off_t, and above the cookies of `.` and `..`. */
 	return (h == 0 ? 1 : h) << COLLISION_BITS;
 }
 
@@ -51,7 +54,7 @@ static struct inode *inode_cached(struct store *s, struct ino ino)
 	return NULL;
 }
 
-/* An entry leaves the memory. */
+/* Called when an entry leaves memory: its directory is then no longer complete in memory. */
 static void no_more_whole(struct store *s, const struct dentry *d)
 {
 	struct inode *dir = d->durable.state != DENTRY_ABSENT ? inode_cached(s, d->parent) : NULL;
@@ -78,7 +81,7 @@ static void cobj_free(struct store *s, struct cobj *o)
 		free(i->symlink);
 		acl_unref(s, i->durable.acl);
 		acl_unref(s, i->durable.acl_default);
-		acl_unref(s, i->durable.prepared);
+		acl_unref(s, i->durable.preallocated);
 		pool_put(&s->inode_pool, i);
 	} else {
 		struct dentry *d = container_of(o, struct dentry, o);
@@ -91,44 +94,87 @@ static void cobj_free(struct store *s, struct cobj *o)
 	}
 }
 
-void store_shrink(struct store *s)
+static bool cobj_absent(const struct cobj *o)
 {
-	uint32_t turns = 64;
+	if (o->kind == COBJ_INODE)
+		return container_of(o, struct inode, o)->durable.attr.mode == 0;
+	return container_of(o, struct dentry, o)->durable.state == DENTRY_ABSENT;
+}
 
+uint64_t store_bytes(const struct store *s)
+{
+	uint64_t sum = s->inode_pool.bytes + s->rec_pool.bytes;
+
+	for (int c = 0; c < NAME_CLASSES; c++)
+		sum += s->name_pool[c].bytes;
+	return sum + (s->inodes.mask + s->dentries.mask + 2) * sizeof(void *);
+}
+
+int store_space(const struct store *s)
+{
+	return s->short_of_space ? -LE_NOSPC : 0;
+}
+
+static void evictable(struct store *s, struct cobj *o)
+{
+	list_push(&s->lru, &o->lru);
+	if (cobj_absent(o)) {
+		list_push(&s->absent, &o->absent);
+		s->n_absent++;
+	}
+}
+
+void store_pin(struct store *s, struct cobj *o)
+{
+	list_remove(&o->lru);
+	if (!list_empty(&o->absent)) {
+		list_remove(&o->absent);
+		s->n_absent--;
+	}
+}
+
+static void evict(struct store *s, struct cobj *o)
+{
+	store_pin(s, o);
+	cobj_free(s, o);
+	metric_add(&s->opt.metrics->evictions, 1);
+}
+
+void store_shrink(struct store *s, uint32_t n_new)
+{
+	uint64_t turns = 64 + 2 * (uint64_t)n_new;
+
+	while (s->n_absent > s->absent_max)
+		evict(s, list_entry(s->absent.next, struct cobj, absent));
 	while (s->mem > s->opt.cache_bytes && !list_empty(&s->lru) && turns-- > 0) {
-		struct cobj *o = list_entry(list_pop(&s->lru), struct cobj, lru);
+		struct cobj *o = list_entry(s->lru.next, struct cobj, lru);
 
 		if (o->hot) {
 			o->hot = false;
+			list_remove(&o->lru);
 			list_push(&s->lru, &o->lru);
 			continue;
 		}
-		cobj_free(s, o);
-		metric_add(&s->opt.metrics->evictions, 1);
+		evict(s, o);
 	}
 	metric_set(&s->opt.metrics->cache_bytes, s->mem);
 }
 
 void store_unpin(struct store *s, struct cobj *o)
 {
-	bool absent;
-
 	if (o->in[0] || o->in[1] || o->loading)
 		return;
-	if (o->kind == COBJ_INODE)
-		absent = container_of(o, struct inode, o)->durable.attr.mode == 0;
+	if (o->kind == COBJ_INODE && cobj_absent(o))
+		cobj_free(s, o); /* inode numbers are never used again */
 	else
-		absent = false;
-	if (absent)
-		cobj_free(s, o); /* numbers are never used again */
-	else
-		list_push(&s->lru, &o->lru);
+		evictable(s, o);
 }
 
 static void cobj_init(struct store *s, struct cobj *o, enum cobj_kind kind)
 {
 	o->kind = (uint8_t)kind;
 	list_init(&o->lru);
+	list_init(&o->absent);
 	list_init(&o->dirty[0]);
 	list_init(&o->dirty[1]);
 	s->mem += cobj_size(o);
@@ -177,7 +223,7 @@ static struct dentry *dentry_cached(struct store *s, struct ino dir, uint64_t co
 
 /* ---- views ---- */
 
-/* The batch whose version is the newest of this object; 0: it is the durable one. */
+/* The batch with the newest version of this object; 0: the durable version is the newest. */
 static uint64_t cobj_newest(struct store *s, const struct cobj *o)
 {
 	if (o->in[s->open_no & 1])
@@ -203,7 +249,8 @@ int inode_get(struct store *s, struct ino ino, enum view view, struct inode **re
 	const struct inode_rec *rec;
 	uint64_t no;
 
-	/* That it is not there must not be kept: whoever makes it makes its object too. */
+	/* The absence of a number not yet in use must not be cached: inode_create inserts an object
+	 * of its own. */
 	if (ino.v >= s->counters.next_ino)
 		return -LE_NOENT;
 	if (i == NULL || i->o.loading) {
@@ -250,7 +297,7 @@ static bool dentry_is(const struct dentry *d, struct bytes name)
 	return d->name_len == name.len && memcmp(d->name, name.data, name.len) == 0;
 }
 
-/* The name of a place may change only while no version is live. */
+/* Gives a place its name. The name may change only while no version of the place is live. */
 static int dentry_take_name(struct store *s, struct dentry *d, struct bytes name)
 {
 	if (dentry_is(d, name))
@@ -313,39 +360,13 @@ int dentry_find(struct store *s, struct ino dir, struct bytes name, enum view vi
 
 /* ---- loading ---- */
 
-int store_get_record(struct store *s, struct key k, struct kv_value *ret_v)
-{
-	return kv_get(s->kv, k.b, k.len, ret_v);
-}
-
-int store_scan(struct store *s, const struct key *begin, const struct key *end,
-	       int (*each)(void *arg, const void *key, size_t key_len, const void *value,
-			   size_t len),
-	       void *arg)
-{
-	struct kv_range range = {begin->b, begin->len, end->b, end->len, UINT32_MAX};
-	bool more;
-
-	return kv_scan(s->kv, NULL, &range, each, arg, &more);
-}
-
-int store_scan_prefix(struct store *s, struct key k,
-		      int (*each)(void *arg, const void *key, size_t key_len, const void *value,
-				  size_t len),
-		      void *arg)
-{
-	struct key end = key_after(k);
-
-	return store_scan(s, &k, &end, each, arg);
-}
-
-/* Out of the record's bytes into memory that stays. Unknown until then, so that nothing is given
- * back on failure that was not taken. */
+/* Interns the byte members of a decoded record. Each one is empty until it is interned, so that a
+ * failure releases only references that were taken. */
 static int acls_decode(struct store *s, struct inode_rec *rec)
 {
-	struct bytes access = rec->acl, dflt = rec->acl_default, prepared = rec->prepared;
+	struct bytes access = rec->acl, dflt = rec->acl_default, preallocated = rec->preallocated;
 
-	rec->acl = rec->acl_default = rec->prepared = bytes_of(NULL, 0);
+	rec->acl = rec->acl_default = rec->preallocated = bytes_of(NULL, 0);
 	TRY(acl_check(access));
 	TRY(acl_check(dflt));
 	access = acl_intern(s, access);
@@ -356,10 +377,10 @@ static int acls_decode(struct store *s, struct inode_rec *rec)
 	if (dflt.len > 0 && dflt.data == NULL)
 		return -LE_NOMEM;
 	rec->acl_default = dflt;
-	prepared = acl_intern(s, prepared);
-	if (prepared.len > 0 && prepared.data == NULL)
+	preallocated = acl_intern(s, preallocated);
+	if (preallocated.len > 0 && preallocated.data == NULL)
 		return -LE_NOMEM;
-	rec->prepared = prepared;
+	rec->preallocated = preallocated;
 	return 0;
 }
 
@@ -436,8 +457,8 @@ static int load_wait(struct store *s, struct cobj *o)
 static int loaded(struct store *s, struct cobj *o)
 {
 	o->hot = true;
-	list_push(&s->lru, &o->lru);
-	store_shrink(s);
+	evictable(s, o);
+	store_shrink(s, 1);
 	return 0;
 }
 
@@ -460,7 +481,7 @@ static int load_record(struct store *s, struct cobj *o, struct key k)
 				  (unsigned long long)get_be(k.b + 1, 8));
 		kv_value_fini(&v);
 	} else if (rc == -LE_NOENT) {
-		rc = 0; /* known to be absent */
+		rc = 0; /* cache that the record is absent */
 	}
 	waitq_wake_all(&s->loaded);
 	if (rc < 0) {
@@ -501,6 +522,16 @@ static int load_dentry(struct store *s, struct ino dir, uint64_t cookie, uint32_
 	return load_record(s, &d->o, key_dentry(dir, cookie));
 }
 
+void store_expedite(struct store *s, uint64_t no)
+{
+	struct batch *b = open_batch(s);
+
+	if (no != s->open_no || b->n_ops == 0 || b->due)
+		return;
+	b->due = true;
+	waitq_wake_one(&s->work);
+}
+
 int store_load(struct store *s)
 {
 	if (s->failed < 0)
@@ -508,7 +539,7 @@ int store_load(struct store *s)
 	if (s->miss.batch != 0) {
 		uint64_t no = s->miss.batch;
 
-		store_hurry(s, no);
+		store_expedite(s, no);
 		while (s->durable_no < no && s->failed == 0)
 			TRY(waitq_wait(&s->batch[no & 1].done, NO_DEADLINE));
 		return 0;
@@ -517,21 +548,6 @@ int store_load(struct store *s)
 	if (s->miss.kind == COBJ_INODE)
 		return load_inode(s, s->miss.ino);
 	return load_dentry(s, s->miss.ino, s->miss.cookie, s->miss.name_len);
-}
-
-void inode_cache_record(struct store *s, struct ino ino, const void *value, size_t len)
-{
-	struct inode *i;
-
-	if (inode_cached(s, ino) != NULL || pool_reserve(&s->inode_pool, 1) < 0)
-		return;
-	i = inode_insert(s, ino);
-	if (inode_decode(s, i, value, len) < 0) {
-		cobj_free(s, &i->o);
-		return;
-	}
-	list_push(&s->lru, &i->o.lru);
-	store_shrink(s);
 }
 
 /* ---- opening and closing ---- */
@@ -572,12 +588,13 @@ static void store_init(struct store *s)
 	hmap_init(&s->acls, 64);
 	quotas_init(&s->quotas);
 	list_init(&s->lru);
+	list_init(&s->absent);
 	pool_init(&s->inode_pool, sizeof(struct inode));
 	pool_init(&s->rec_pool, sizeof(struct inode_rec));
 	for (int c = 0; c < NAME_CLASSES; c++)
 		pool_init(&s->name_pool[c], sizeof(struct dentry) + name_class_size[c]);
 	waitq_init(&s->work);
-	waitq_init(&s->room);
+	waitq_init(&s->space);
 	waitq_init(&s->loaded);
 	latch_init(&s->committer, 0);
 	s->open_no = 1;
@@ -599,7 +616,10 @@ int store_open(struct env *env, const struct store_options *opt, struct store *s
 	};
 	int rc;
 
-	*s = (struct store){.env = env, .opt = *opt, .hash_mask = UINT64_MAX};
+	*s = (struct store){.env = env,
+			    .opt = *opt,
+			    .hash_mask = UINT64_MAX,
+			    .absent_max = STORE_ABSENT_MAX};
 	TRY(kv_open(env, opt->path, &ko, &s->kv));
 	store_init(s);
 	rc = opt->create ? 0 : read_state(s);
@@ -629,7 +649,7 @@ static void map_free(struct store *s, struct hmap *m)
 	hmap_fini(m);
 }
 
-/* Batches that were never committed may still have some. */
+/* Batches that were never committed may still hold references. */
 static void acls_free(struct store *s)
 {
 	struct hmap_node *n;
@@ -642,7 +662,7 @@ static void acls_free(struct store *s)
 void store_close(struct store *s)
 {
 	ASSERT(!s->running);
-	map_free(s, &s->dentries); /* which look for their directories */
+	map_free(s, &s->dentries); /* first, because freeing them looks up their directories */
 	map_free(s, &s->inodes);
 	acls_free(s);
 	quotas_fini(&s->quotas);

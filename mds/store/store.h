@@ -1,13 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The metadata store: a bounded in-memory cache of inodes and directory entries over common/kv, in
- * which each object may have up to three versions: the durable one, the one in the batch that is
- * being synced, and the one in the open batch. Mutations see the newest (VIEW_NEWEST); everybody
- * else the durable one (VIEW_DURABLE), so nothing is ever seen that a crash could take back.
+ * The metadata store: a bounded in-memory cache of inodes and directory entries over common/kv.
+ * Each object has up to three versions: the durable one, the one in the batch that is being synced,
+ * and the one in the open batch. Mutations read the newest (VIEW_NEWEST), all others the durable
+ * one (VIEW_DURABLE), so no request returns state that a crash could undo.
  *
- * Nothing here that answers from memory yields: what is not in memory is -LE_MISS, and is noted;
- * leave the critical section, call store_load, and run it again.
+ * Functions that answer from memory do not yield. If an object is not in memory they note it and
+ * return -LE_MISS. The caller then leaves its critical section, calls store_load, and runs the
+ * section again.
  *
- * Owned by one loop. Returned pointers are good until the caller yields.
+ * Owned by one loop. Returned pointers are valid until the caller yields.
  */
 #ifndef LEAT_MDS_STORE_STORE_H
 #define LEAT_MDS_STORE_STORE_H
@@ -31,13 +33,14 @@ enum cobj_kind {
 	COBJ_DENTRY
 };
 
-/* What cached inodes and dentries share. */
+/* Common part of cached inodes and dentries. */
 struct cobj {
 	struct hmap_node node;
 	struct list lru;      /* while no version is pending */
-	struct list dirty[2]; /* in the list of the batch with this parity */
-	bool in[2];           /* has a version in it */
-	bool loading;         /* its record is being read: as if it were not there */
+	struct list absent;   /* likewise, if the cached record is absent */
+	struct list dirty[2]; /* link in the batch with this parity */
+	bool in[2];           /* has a version in that batch */
+	bool loading;         /* its record is being read; lookups miss until then */
 	bool hot;             /* used since the clock hand passed */
 	uint8_t kind;
 };
@@ -48,8 +51,8 @@ struct inode {
 	char *symlink; /* immutable */
 	struct inode_rec durable;
 	struct inode_rec *ver[2];
-	/* A directory that has been in memory since it was made, and all its entries too: what is
-	 * not there is absent. */
+	/* A directory that has been in memory since it was created, with all its entries. An entry
+	 * that is not in memory does not exist. */
 	bool whole;
 };
 
@@ -62,26 +65,30 @@ struct dentry_val {
 	struct ino ino;
 	uint8_t state, type, flags;
 };
-/* One place for an entry: (directory, cookie). The name is the same in all live versions. */
+/* A place for an entry: (directory, cookie). All live versions have the same name. */
 struct dentry {
 	struct cobj o;
 	struct ino parent;
 	uint64_t cookie;
 	struct dentry_val durable, ver[2];
 	uint8_t name_len, name_class;
-	bool own_name; /* malloc'd, because it did not fit */
+	bool own_name; /* allocated, because it did not fit inline */
 	char *name;
 	char inline_name[];
 };
 #define NAME_CLASSES 3
+
+/* The most absent names and inodes that the cache holds, which bounds the memory for removed names
+ * and failed lookups. */
+#define STORE_ABSENT_MAX 16384u
 
 struct batch {
 	uint64_t no;
 	struct kv_batch *kv;
 	struct list dirty;
 	uint32_t n_ops;
-	bool due;              /* somebody waits for it */
-	uint64_t commit_by_us; /* if nobody does: when to commit it (0: it has no lazy change) */
+	bool due;              /* a fiber waits for it */
+	uint64_t commit_by_us; /* when to commit it if no fiber waits (0: it has no lazy change) */
 	struct waitq done;
 };
 
@@ -93,9 +100,9 @@ struct store_options {
 	uint32_t kv_threads;
 	uint32_t batch_ops_max;
 	uint64_t batch_bytes_max;
-	uint32_t lazy_us; /* how long a lazy change may wait for company */
+	uint32_t lazy_us; /* how long a lazy change may wait for other changes */
 	struct mds_metrics *metrics;
-	void (*failed)(void *arg, int status); /* in the committer's fiber */
+	void (*failed)(void *arg, int status); /* called in the committer's fiber */
 	void *arg;
 };
 
@@ -106,26 +113,33 @@ struct store {
 	struct hmap inodes, dentries;
 	struct hmap acls; /* store/acl.h */
 	struct quotas quotas;
-	struct list lru;
+	struct list lru, absent;
+	uint32_t n_absent, absent_max; /* absent_max: STORE_ABSENT_MAX; tests lower it */
 	uint64_t mem;
 	struct pool inode_pool, rec_pool, name_pool[NAME_CLASSES];
 
+	/* The disk has less free space than its reserve. Changes that need space are refused;
+	 * others, and those that free space, are executed. */
+	bool short_of_space;
+
 	struct batch batch[2];
-	uint64_t open_no, durable_no; /* open_no is durable_no + 1, or + 2 while one is in sync */
-	struct waitq work, room, loaded;
+	uint64_t open_no, durable_no; /* open_no is durable_no + 1, or + 2 while a batch is being
+				       * synced */
+	struct waitq work, space, loaded;
 	struct latch committer;
 	int failed;
 	bool stopping, running;
 
-	struct { /* what -LE_MISS was about */
+	struct { /* the object of the last -LE_MISS */
 		enum cobj_kind kind;
 		struct ino ino;
 		uint64_t cookie;
 		uint32_t name_len;
 		uint64_t batch; /* not 0: wait for this batch instead */
 	} miss;
-	uint32_t name_len; /* of the name that is looked for: how large a place must be */
-	uint64_t depends;  /* newest batch whose changes the running section has seen */
+	uint32_t name_len; /* length of the name last looked up, which determines the size of a new
+			    * place */
+	uint64_t depends;  /* newest batch with changes that the running section has read */
 	bool wrote;        /* the running section has begun to write */
 
 	struct cluster_rec cluster;
@@ -134,52 +148,60 @@ struct store {
 	uint64_t hash_mask; /* of name hashes; tests make it small */
 };
 
-/* Opens or (opt->create) makes the kv store, reads cluster and counters records (unless create).
- * -LE_STORE_FORMAT when they are missing or of another version. Yields. */
+/* The batch that critical sections join now. */
+static inline struct batch *open_batch(struct store *s)
+{
+	return &s->batch[s->open_no & 1];
+}
+
+/* Opens or (opt->create) creates the kv store, and reads the cluster and counters records (unless
+ * create). Returns 0, -LE_STORE_FORMAT if the cluster record is missing or of another version,
+ * -LE_CORRUPT_STORE, -LE_NOMEM or the error of the kv store. Yields. */
 int store_open(struct env *env, const struct store_options *opt, struct store *ret_s) CHECK_RESULT;
-/* After store_stop (txn.h) if the committer ran. Yields. */
+/* Frees the store. Call store_stop (txn.h) first if the committer ran. Yields. */
 void store_close(struct store *s);
 
-/* The inode's record in that view: -LE_NOENT or -LE_MISS. */
+/* Memory of cached inodes and names, including free objects of the pools. */
+uint64_t store_bytes(const struct store *s);
+
+/* Returns 0 if names, inodes and attributes may be added, -LE_NOSPC while the disk has
+ * less free space than its reserve. */
+int store_space(const struct store *s) CHECK_RESULT;
+
+/* Finds the record of an inode in that view. Returns 0, -LE_NOENT or -LE_MISS. Does not yield. */
 int inode_get(struct store *s, struct ino ino, enum view view, struct inode **ret_i,
 	      const struct inode_rec **ret_rec) CHECK_RESULT;
 
-/* Looks for a name. -LE_NOENT: *ret_d (if wanted) is the place where it would be inserted.
- * -LE_NOSPC: no place. */
+/* Finds a name. Returns 0; -LE_NOENT, and with VIEW_NEWEST *ret_d is the place where the name would
+ * be inserted; -LE_NOSPC if there is no free place; -LE_NOMEM or -LE_MISS. Does not yield. */
 int dentry_find(struct store *s, struct ino dir, struct bytes name, enum view view,
 		struct dentry **ret_d, struct dentry_val *ret_val) CHECK_RESULT;
-/* The place with this cookie. */
+/* The place with this cookie. Returns 0 or -LE_MISS. Does not yield. */
 int dentry_at(struct store *s, struct ino dir, uint64_t cookie, enum view view,
 	      struct dentry **ret_d, struct dentry_val *ret_val) CHECK_RESULT;
 uint64_t dentry_cookie(const struct store *s, struct bytes name); /* with collision index 0 */
 
-/* ATTR_PLAIN as it is right for the record. */
+/* Sets or clears ATTR_PLAIN as the record requires. */
 void inode_set_plain(struct inode_rec *rec);
 
-/* Reads what the last -LE_MISS was about. Yields. */
+/* Loads the object of the last -LE_MISS, or waits for its batch. Returns 0, -LE_NOMEM,
+ * -LE_CORRUPT_STORE, -LE_IO, -LE_INTR or the error of the kv store. Yields. */
 int store_load(struct store *s) CHECK_RESULT;
-/* Puts a record that was read by a scan into the cache, unless it is there. */
-void inode_cache_record(struct store *s, struct ino ino, const void *value, size_t len);
 
-/* What is in that batch shall be durable soon: somebody waits for it (txn.h). */
-void store_hurry(struct store *s, uint64_t no);
+/* Requests an early commit of that batch, because a fiber waits for it (txn.h). Does not yield. */
+void store_expedite(struct store *s, uint64_t no);
 
-/* For txn.c: */
+/* ---- for txn.c ---- */
+/* Ends the pin when no version is pending: the object may be evicted. */
 void store_unpin(struct store *s, struct cobj *o);
+/* Pins an object that gets a pending version: it cannot be evicted until store_unpin. */
+void store_pin(struct store *s, struct cobj *o);
+/* Adds an empty object for an inode to the cache. The pool must have one (pool_reserve). */
 struct inode *inode_insert(struct store *s, struct ino ino);
-void store_shrink(struct store *s);
+/* Evicts down to the bounds, but moves the clock hand at most a few steps for each of the n_new
+ * objects that have just become evictable: a whole round would evict what was just loaded. */
+void store_shrink(struct store *s, uint32_t n_new);
+/* Encodes a record into buf; asserts that it fits. Returns its length. */
 size_t inode_encode(const struct inode_rec *rec, uint8_t *buf, size_t size);
-/* All records from begin up to end (not included); returns when each() does not return 0. Yields.
- */
-int store_scan(struct store *s, const struct key *begin, const struct key *end,
-	       int (*each)(void *arg, const void *key, size_t key_len, const void *value,
-			   size_t len),
-	       void *arg) CHECK_RESULT;
-/* All records whose keys begin with k. */
-int store_scan_prefix(struct store *s, struct key k,
-		      int (*each)(void *arg, const void *key, size_t key_len, const void *value,
-				  size_t len),
-		      void *arg) CHECK_RESULT;
-int store_get_record(struct store *s, struct key k, struct kv_value *ret_v) CHECK_RESULT;
 
 #endif

@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The committer and the writing half of critical sections. Inodes and entries are encoded when
- * their batch closes, once each, however often they were changed in it.
+ * The committer, and the writing half of critical sections. Inodes and entries are encoded when
+ * their batch closes, once each, however often they changed in it.
  */
 #include "mds/store/txn.h"
 
@@ -10,12 +11,7 @@
 #include "common/rt/loop.h"
 #include "mds/store/acl.h"
 
-#define RESERVE 16u /* objects of each kind that one critical section may take */
-
-static struct batch *open_batch(struct store *s)
-{
-	return &s->batch[s->open_no & 1];
-}
+#define RESERVE 16u /* objects of each kind that one critical section may allocate */
 
 /* ---- critical sections ---- */
 
@@ -29,8 +25,8 @@ static bool batch_full(struct store *s)
 int txn_begin(struct store *s)
 {
 	while (s->failed == 0 && !s->stopping && batch_full(s)) {
-		store_hurry(s, s->open_no);
-		TRY(waitq_wait(&s->room, NO_DEADLINE));
+		store_expedite(s, s->open_no);
+		TRY(waitq_wait(&s->space, NO_DEADLINE));
 	}
 	if (s->failed < 0)
 		return -LE_IO;
@@ -54,27 +50,17 @@ static uint64_t section_end(struct store *s)
 	return s->open_no;
 }
 
-void store_hurry(struct store *s, uint64_t no)
-{
-	struct batch *b = open_batch(s);
-
-	if (no != s->open_no || b->n_ops == 0 || b->due)
-		return;
-	b->due = true;
-	waitq_wake_one(&s->work);
-}
-
-void inode_hurry(struct store *s, const struct inode *i)
+void inode_expedite(struct store *s, const struct inode *i)
 {
 	if (i->o.in[s->open_no & 1])
-		store_hurry(s, s->open_no);
+		store_expedite(s, s->open_no);
 }
 
 uint64_t txn_end(struct store *s)
 {
 	uint64_t no = section_end(s);
 
-	store_hurry(s, no);
+	store_expedite(s, no);
 	return no;
 }
 
@@ -84,7 +70,7 @@ uint64_t txn_end_lazy(struct store *s)
 	struct batch *b = open_batch(s);
 
 	if (no != 0 && s->opt.lazy_us == 0) {
-		store_hurry(s, no);
+		store_expedite(s, no);
 	} else if (no != 0 && b->commit_by_us == 0) {
 		b->commit_by_us = loop_now_us() + s->opt.lazy_us;
 		if (!b->due)
@@ -95,7 +81,7 @@ uint64_t txn_end_lazy(struct store *s)
 
 int store_wait(struct store *s, uint64_t no)
 {
-	store_hurry(s, no);
+	store_expedite(s, no);
 	return store_wait_lazy(s, no);
 }
 
@@ -104,7 +90,7 @@ int store_wait_lazy(struct store *s, uint64_t no)
 	while (s->durable_no < no && s->failed == 0) {
 		int rc = waitq_wait(&s->batch[no & 1].done, NO_DEADLINE);
 
-		/* What has been written is waited for, even by those who are told to hurry. */
+		/* An interrupted caller waits as well, because its change has been written. */
 		if (rc < 0 && rc != -LE_INTR)
 			return rc;
 	}
@@ -124,7 +110,7 @@ static bool cobj_pin(struct store *s, struct cobj *o)
 	if (o->in[p])
 		return false;
 	if (!o->in[p ^ 1])
-		list_remove(&o->lru);
+		store_pin(s, o);
 	o->in[p] = true;
 	list_push(&s->batch[p].dirty, &o->dirty[p]);
 	return true;
@@ -140,7 +126,7 @@ struct inode_rec *inode_edit(struct store *s, struct inode *i)
 		*i->ver[p] = *newest;
 		acl_ref(newest->acl);
 		acl_ref(newest->acl_default);
-		acl_ref(newest->prepared);
+		acl_ref(newest->preallocated);
 	}
 	return i->ver[p];
 }
@@ -168,7 +154,7 @@ void inode_delete(struct store *s, struct inode *i)
 		dentry_remove_range(s, i->ino);
 	acl_unref(s, rec->acl);
 	acl_unref(s, rec->acl_default);
-	acl_unref(s, rec->prepared);
+	acl_unref(s, rec->preallocated);
 	s->counters.unwritten -= rec->unwritten;
 	*rec = (struct inode_rec){0};
 	s->counters.n_inodes--;
@@ -185,7 +171,7 @@ static struct dentry_val *dentry_edit(struct store *s, struct dentry *d)
 	return &d->ver[p];
 }
 
-/* The inode knows where its newest name is. */
+/* Stores in the inode the place of its newest name. */
 static void name_given(struct store *s, const struct dentry *d, struct ino ino)
 {
 	struct inode_rec *rec;
@@ -208,7 +194,7 @@ void dentry_put(struct store *s, struct dentry *d, struct ino ino, uint32_t mode
 	*v = (struct dentry_val){ino, DENTRY_LIVE, (uint8_t)(mode >> 12), v->flags};
 	if ((d->cookie & 15) == 0)
 		return;
-	/* It was in the way of the search, so it is in memory. */
+	/* The search passed that place, so it is in memory. */
 	if (dentry_at(s, d->parent, d->cookie - 1, VIEW_NEWEST, &prev, &before) < 0)
 		PANIC("collision chain of directory %llu is not in memory",
 		      (unsigned long long)d->parent.v);
@@ -260,12 +246,6 @@ void txn_delete_prefix(struct store *s, struct key k)
 	kv_batch_delete_range(open_batch(s)->kv, k.b, k.len, end.b, end.len);
 }
 
-void txn_counters(struct store *s)
-{
-	s->wrote = true;
-	s->counters_dirty = true;
-}
-
 void txn_cluster(struct store *s)
 {
 	TXN_PUT(s, key_cluster('m', 0), cluster_rec, &s->cluster);
@@ -313,7 +293,8 @@ static void encode(struct store *s, struct batch *b)
 		if (o->kind == COBJ_INODE) {
 			struct inode *i = container_of(o, struct inode, o);
 
-			/* The batch before is published: this is what there was. */
+			/* The previous batch is published, so `durable` is the state before this
+			 * one. */
 			quota_count(s, &i->durable, i->ver[b->no & 1]);
 			encode_inode(b, i);
 		} else
@@ -335,11 +316,11 @@ static void encode(struct store *s, struct batch *b)
 
 static void publish(struct store *s, struct batch *b)
 {
-	uint32_t p = b->no & 1;
-	struct list *n;
+	uint32_t p = b->no & 1, n = 0;
+	struct list *l;
 
-	while ((n = list_pop(&b->dirty)) != NULL) {
-		struct cobj *o = list_entry(n, struct cobj, dirty[p]);
+	for (; (l = list_pop(&b->dirty)) != NULL; n++) {
+		struct cobj *o = list_entry(l, struct cobj, dirty[p]);
 
 		o->in[p] = false;
 		if (o->kind == COBJ_INODE) {
@@ -347,8 +328,8 @@ static void publish(struct store *s, struct batch *b)
 
 			acl_unref(s, i->durable.acl);
 			acl_unref(s, i->durable.acl_default);
-			acl_unref(s, i->durable.prepared);
-			i->durable = *i->ver[p]; /* with its references */
+			acl_unref(s, i->durable.preallocated);
+			i->durable = *i->ver[p]; /* takes over the references */
 			pool_put(&s->rec_pool, i->ver[p]);
 			i->ver[p] = NULL;
 		} else {
@@ -363,10 +344,10 @@ static void publish(struct store *s, struct batch *b)
 	b->due = false;
 	b->commit_by_us = 0;
 	s->durable_no = b->no;
-	store_shrink(s);
+	store_shrink(s, n);
 }
 
-/* False: the store has failed. */
+/* Encodes and commits the open batch. Returns false if the store has failed. */
 static bool commit_open(struct store *s)
 {
 	struct batch *b = open_batch(s);
@@ -377,14 +358,15 @@ static bool commit_open(struct store *s)
 	encode(s, b);
 	s->open_no++;
 	s->batch[s->open_no & 1].no = s->open_no;
-	waitq_wake_all(&s->room);
+	waitq_wake_all(&s->space);
 	rc = kv_commit(s->kv, b->kv, s->opt.sync);
 	if (rc < 0) {
-		log_error("metadata store failed: %s; no more changes are taken", status_text(rc));
+		log_error("metadata store failed: %s; all changes are refused until a restart",
+			  status_text(rc));
 		s->failed = rc;
 		waitq_wake_all(&s->batch[0].done);
 		waitq_wake_all(&s->batch[1].done);
-		waitq_wake_all(&s->room);
+		waitq_wake_all(&s->space);
 		return false;
 	}
 	publish(s, b);
@@ -396,7 +378,7 @@ static bool commit_open(struct store *s)
 	return true;
 }
 
-/* Until the open batch is to be committed. False: the store stops, and the batch is empty. */
+/* Waits until the open batch is due. Returns false if the store stops and the batch is empty. */
 static bool wait_due(struct store *s)
 {
 	for (;;) {
@@ -409,7 +391,7 @@ static bool wait_due(struct store *s)
 			return true;
 		if (lazy && loop_now_us() >= b->commit_by_us)
 			return true;
-		/* Interrupted or in time: it is looked at again. */
+		/* Checks again, also after an interrupt. */
 		if (waitq_wait(&s->work, lazy ? b->commit_by_us : NO_DEADLINE) < 0)
 			continue;
 	}
@@ -445,6 +427,6 @@ void store_stop(struct store *s)
 {
 	s->stopping = true;
 	waitq_wake_all(&s->work);
-	waitq_wake_all(&s->room);
+	waitq_wake_all(&s->space);
 	latch_wait(&s->committer);
 }

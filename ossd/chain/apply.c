@@ -1,18 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "ossd/chain/apply.h"
 
-#include "common/base/fault.h"
 #include "common/base/log.h"
+#include "common/base/planted_bug.h"
 #include "ossd/chain/forward.h"
+#include "ossd/chain/forward_data.h"
+#include "ossd/chunk/chunk_tx.h"
+#include "ossd/chunk/chunk_write.h"
 
-#define BASE_WAIT_US 1000000u /* a base that does not come in this time is asked for anew */
+#define BASE_WAIT_US 1000000u /* how long to wait for the base; then the sender repeats */
 
 enum verdict {
 	APPLY,    /* the base is the newest */
-	SAME,     /* it is pending already */
-	DONE,     /* it was here, and is history */
-	DROP,     /* what is behind the base is not the head's */
-	WAIT,     /* the base is on its way */
-	DIVERGED, /* never */
+	SAME,     /* the version is already pending */
+	DONE,     /* the version was applied, and its chunk has moved on */
+	DROP,     /* versions after the base are not the head's */
+	WAIT,     /* the base has not arrived yet */
+	DIVERGED, /* cannot be applied */
 };
 
 struct judgement {
@@ -26,7 +30,7 @@ static bool same(const struct version *v, const struct oss_forward_req *req)
 	       v->slot == req->slot && v->seq == req->seq;
 }
 
-/* The first pending version behind the base, when the base itself is here. NULL: it is not. */
+/* Returns the first pending version after the base, if the base is here. NULL: it is not. */
 static struct version *behind_base(const struct chunk_ent *e, uint64_t base)
 {
 	uint64_t before = e->rec ? e->rec->version : 0;
@@ -41,8 +45,8 @@ static struct version *behind_base(const struct chunk_ent *e, uint64_t base)
 	return NULL;
 }
 
-/* There is no chunk here, and the head is about to remove it from what is committed, so what was
- * here once: it has been told before, by a head that is none any more. */
+/* True if the chunk does not exist here, and the head removes the committed version that was here:
+ * an earlier head has forwarded that removal. */
 static bool was_removed(const struct chain *c, const struct chunk_tx *tx,
 			const struct oss_forward_req *req)
 {
@@ -55,13 +59,13 @@ static bool newest_is_the_heads(const struct chunk_ent *e)
 	return list_empty(&e->held) || !list_entry(e->held.prev, struct version, link)->unconfirmed;
 }
 
-/* What is to be done with a version, under the chunk's lock. */
+/* Determines what to do with a version. Call under the chunk's lock. */
 static struct judgement judge(const struct chain *c, const struct chunk_tx *tx,
 			      const struct oss_forward_req *req)
 {
 	const struct chunk_ent *e = tx->ent;
 	uint64_t newest = tx->old ? tx->old->version : 0;
-	bool doubted = false; /* is what it was made of the head's? */
+	bool doubted = false; /* an earlier pending version is possibly not the head's */
 	struct version *v;
 
 	list_for_each (l, &e->held) {
@@ -81,7 +85,7 @@ static struct judgement judge(const struct chain *c, const struct chunk_tx *tx,
 		return (struct judgement){DONE, NULL};
 	if (list_empty(&e->held) && e->n_pend == 0 && was_removed(c, tx, req))
 		return (struct judgement){DONE, NULL};
-	/* Equal numbers are equal versions only when both are the head's. */
+	/* Equal numbers are equal versions only if the head has both. */
 	if (newest == req->base && newest_is_the_heads(e))
 		return (struct judgement){APPLY, NULL};
 	v = behind_base(e, req->base);
@@ -94,7 +98,8 @@ static struct judgement judge(const struct chain *c, const struct chunk_tx *tx,
 
 /* ---- the change ---- */
 
-/* gaps: taken from the message; they last as long as the write. */
+/* Describes the write in the message. gaps: storage for those of the message, used until the write
+ * ends. */
 static int write_of(struct chain *c, const struct rpc_req *r, const struct oss_forward_req *req,
 		    struct chunk_gaps *gaps, struct chunk_write *w)
 {
@@ -107,7 +112,7 @@ static int write_of(struct chain *c, const struct rpc_req *r, const struct oss_f
 		.n_bulk = r->n_bulk,
 		.gaps = gaps,
 	};
-	/* Whether they follow each other is checked later. */
+	/* chunk_write_check later verifies that the pieces are contiguous. */
 	for (uint32_t i = 0; i < req->pieces.len / PIECE_WIRE_SIZE; i++) {
 		struct piece p = chunk_write_piece(w, i);
 
@@ -128,13 +133,14 @@ static int change(struct version *v, const struct oss_forward_req *req, const st
 	case FORWARD_PUNCH:
 		return chunk_tx_punch(&v->tx, req->off, req->len);
 	default:
-		/* What the head has lost is removed whatever is known of it here. */
+		/* The head has lost the chunk: it is removed even if its record cannot be read
+		 * here. */
 		v->tx.over |= req->base == 0;
 		return chunk_tx_remove(&v->tx);
 	}
 }
 
-/* The same change has made the same content? */
+/* Compares the content that the change has made with that at the sender. */
 static int compare(struct version *v, const struct oss_forward_req *req)
 {
 	struct chunk_record *rec = v->tx.rec;
@@ -146,8 +152,8 @@ static int compare(struct version *v, const struct oss_forward_req *req)
 	rec->end = req->end;
 	if (chunk_record_sum(rec) == req->sum)
 		return 0;
-	log_error("chain %u inode=%llu gen=%u chunk=%llu version=%llu: the same change has another "
-		  "content here than before",
+	log_error("chain %u inode=%llu gen=%u chunk=%llu version=%llu: the change gives another "
+		  "content here than at the previous member",
 		  v->chain->id, (unsigned long long)k->ino.v, k->gen, (unsigned long long)k->idx,
 		  (unsigned long long)req->version);
 	return -LE_CORRUPT;
@@ -161,7 +167,7 @@ static int take_answer(struct version *v, const struct oss_forward_req *req)
 	v->slot = req->slot;
 	v->seq = req->seq;
 	v->op = req->op;
-	if (req->seq == 0 || FAULT(CHAIN_NO_DEDUPE))
+	if (req->seq == 0 || PLANTED_BUG(CHAIN_NO_DEDUPE))
 		return 0;
 	v->answer_len = (uint8_t)req->answer.len;
 	if (v->answer_len)
@@ -176,14 +182,14 @@ static void drop_bulk(struct rpc_req *r)
 	r->n_bulk = 0;
 }
 
-/* v->tx has begun and its newest record is the base. */
+/* Applies a version after v->tx has begun and its newest record is the base. */
 static int apply(struct version *v, struct rpc_req *r, const struct oss_forward_req *req,
 		 const struct chunk_write *w)
 {
 	struct chain *c = v->chain;
 	int rc;
 
-	if (FAULT(CHAIN_REFUSE) && req->kind == FORWARD_WRITE &&
+	if (PLANTED_BUG(CHAIN_REFUSE) && req->kind == FORWARD_WRITE &&
 	    env_random_u64(c->all->env) % 16 == 0) {
 		chunk_tx_cancel(&v->tx);
 		return -LE_NOSPC;
@@ -191,12 +197,12 @@ static int apply(struct version *v, struct rpc_req *r, const struct oss_forward_
 	v->tx.version = req->version;
 	TRY(change(v, req, w));
 	if (!v->tx.changes) {
-		log_error("chain %u: version %llu changes nothing here", c->id,
+		log_error("chain %u: version %llu has no effect here", c->id,
 			  (unsigned long long)req->version);
 		return -LE_CORRUPT;
 	}
 	rc = compare(v, req);
-	if (rc == 0 && c->epoch != r->hdr.epoch && !FAULT(CHAIN_SKIP_EPOCH))
+	if (rc == 0 && c->epoch != r->hdr.epoch && !PLANTED_BUG(CHAIN_SKIP_EPOCH))
 		rc = -LE_STALE_EPOCH;
 	if (rc == 0)
 		rc = take_answer(v, req);
@@ -213,9 +219,9 @@ static int apply(struct version *v, struct rpc_req *r, const struct oss_forward_
 	return 0;
 }
 
-/* Until it is durable here and behind. That is said in the epoch in which it was asked: who is
- * behind now may be fewer, and the head would commit without those who are gone and not know that
- * they lack it. */
+/* Waits until the version is durable here and downstream. Succeeds only in the epoch of the
+ * request: in a later one fewer members may be downstream, and the head would commit without those
+ * that have left, and not log what they lack. */
 static int wait_durable(struct version *v, struct rpc_req *r)
 {
 	const struct chain *c = v->chain;
@@ -224,12 +230,13 @@ static int wait_durable(struct version *v, struct rpc_req *r)
 	for (;;) {
 		int rc;
 
-		/* Of a change the head has told so. */
-		if (v->state == VERSION_COMMITTED && (!v->chunkless || FAULT(CHAIN_LONE_ANSWER)))
+		/* The head has reported that a change is committed. */
+		if (v->state == VERSION_COMMITTED &&
+		    (!v->chunkless || PLANTED_BUG(CHAIN_LONE_ANSWER)))
 			return 0;
 		if (v->durable && v->durable_behind &&
 		    (version_pending(v) || v->state == VERSION_COMMITTED))
-			return c->epoch == r->hdr.epoch || FAULT(CHAIN_SKIP_EPOCH)
+			return c->epoch == r->hdr.epoch || PLANTED_BUG(CHAIN_SKIP_EPOCH)
 				       ? 0
 				       : -LE_STALE_EPOCH;
 		if (v->ended || !version_pending(v))
@@ -244,7 +251,7 @@ static int wait_durable(struct version *v, struct rpc_req *r)
 			continue;
 		}
 		rc = waitq_wait(&v->q, NO_DEADLINE);
-		(void)rc; /* it has joined */
+		(void)rc; /* it has joined: only its end releases the request */
 	}
 }
 
@@ -261,7 +268,8 @@ static int wait_for_base(struct chunk_tx *tx, uint64_t deadline_us)
 	return rc;
 }
 
-/* At once: what comes with this message may not be applied, and nobody asks for what is told. */
+/* Called first: even if this message cannot be applied, what it reports as committed will not be
+ * reported again. */
 static void mark_committed(struct chunk_ent *e, uint64_t committed)
 {
 	struct version *last = NULL;
@@ -278,7 +286,7 @@ static void mark_committed(struct chunk_ent *e, uint64_t committed)
 		version_settle(last);
 }
 
-/* The head has it, too. */
+/* Called when the head has sent a version that was pending here before it became head. */
 static void confirm(struct version *v)
 {
 	if (!v->unconfirmed)
@@ -289,8 +297,8 @@ static void confirm(struct version *v)
 	forward_start(v);
 }
 
-/* A chunk that the head makes anew, or that is lost there and removed, is none that anybody would
- * have to find for this one first. */
+/* Begins the change. A chunk that the head makes new, or that it has lost and removes, need not be
+ * restored here first. */
 static int begin(struct chain *c, const struct chunk_key *key, const struct oss_forward_req *req,
 		 struct chunk_tx *tx)
 {
@@ -306,7 +314,8 @@ static int begin(struct chain *c, const struct chunk_key *key, const struct oss_
 	return -LE_CORRUPT;
 }
 
-/* 0: *ret_version is pending here, a reference for the caller; 1: it is history. */
+/* Returns 0: *ret_version is pending here, with a reference for the caller. Returns 1: the version
+ * is history. */
 static int place(struct chain *c, struct rpc_req *r, const struct oss_forward_req *req,
 		 struct version **ret_version)
 {
@@ -322,7 +331,8 @@ static int place(struct chain *c, struct rpc_req *r, const struct oss_forward_re
 		struct list gone;
 
 		TRY(begin(c, &key, req, &v->tx));
-		if ((c->epoch != r->hdr.epoch && !FAULT(CHAIN_SKIP_EPOCH)) || c->all->stopping) {
+		if ((c->epoch != r->hdr.epoch && !PLANTED_BUG(CHAIN_SKIP_EPOCH)) ||
+		    c->all->stopping) {
 			chunk_tx_cancel(&v->tx);
 			return -LE_STALE_EPOCH;
 		}
@@ -353,8 +363,8 @@ static int place(struct chain *c, struct rpc_req *r, const struct oss_forward_re
 			return 1;
 		case DIVERGED:
 			chunk_tx_cancel(&v->tx);
-			log_error("chain %u inode=%llu gen=%u chunk=%llu: committed here is what "
-				  "the head does not have: base %llu",
+			log_error("chain %u inode=%llu gen=%u chunk=%llu: the version committed "
+				  "here is not one of the head's, which sends base %llu",
 				  c->id, (unsigned long long)key.ino.v, key.gen,
 				  (unsigned long long)key.idx, (unsigned long long)req->base);
 			return -LE_CORRUPT;
@@ -374,7 +384,7 @@ static struct version *pending_answer(const struct chain *c, const struct oss_fo
 	return NULL;
 }
 
-/* As place. Does not yield. */
+/* Like place(), for a reply without a chunk. Does not yield. */
 static int place_answer(struct chain *c, const struct oss_forward_req *req,
 			struct version **ret_version)
 {
@@ -388,7 +398,7 @@ static int place_answer(struct chain *c, const struct oss_forward_req *req,
 		*ret_version = same;
 		return 0;
 	}
-	/* This may come late: the slot has been used again, so whoever asked has had it. */
+	/* A late message: the slot has been used again, so the client has had this reply. */
 	if (replay_is_past(&c->all->store->replay, &key, req->seq))
 		return 1;
 	TRY(take_answer(v, req));
@@ -397,10 +407,10 @@ static int place_answer(struct chain *c, const struct oss_forward_req *req,
 	return 0;
 }
 
-/* ---- taking back ---- */
+/* ---- aborting ---- */
 
-/* Is what remains still on its way here? Whoever took it back before it has come would then answer
- * that it had it. */
+/* True if the base has not arrived here yet. An abort must wait for it: a base that arrives after
+ * the abort would be taken for history. */
 static bool base_comes(const struct chain *c, const struct chunk_tx *tx,
 		       const struct oss_forward_req *req)
 {
@@ -410,8 +420,8 @@ static bool base_comes(const struct chain *c, const struct chunk_tx *tx,
 	       (e->seen_epoch != c->epoch || e->seen < req->base);
 }
 
-/* The head uses none of these numbers again: who hears of them later knows that they are history.
- */
+/* Records that the numbers are used: the head does not use them again in this epoch, so a version
+ * with one of them is history. */
 static void note_seen(const struct chain *c, struct chunk_ent *e, const struct oss_forward_req *req)
 {
 	uint64_t seen = req->upto > req->version ? req->upto : req->version;
@@ -422,7 +432,8 @@ static void note_seen(const struct chain *c, struct chunk_ent *e, const struct o
 	e->seen = seen;
 }
 
-/* Under the chunk's lock: the group in which it is durable, 0: there was nothing. */
+/* Aborts the versions. Call under the chunk's lock. Returns the group in which this is durable, 0:
+ * there were none. */
 static uint64_t take_back(const struct chunk_ent *e, const struct oss_forward_req *req,
 			  struct list *gone)
 {
@@ -433,7 +444,8 @@ static uint64_t take_back(const struct chunk_ent *e, const struct oss_forward_re
 
 		if (!version_pending(h) || h->number < req->version)
 			continue;
-		/* This may come late: what the head has made since is built on what was before. */
+		/* A late message: the head has made this version since, on the base that
+		 * remained. */
 		return h->number <= upto ? versions_take_back(h, VERSION_ABORTED, -LE_ABORTED, gone)
 					 : 0;
 	}

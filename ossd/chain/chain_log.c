@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "ossd/chain/chain_log.h"
 
 #include <stdlib.h>
@@ -5,18 +6,18 @@
 #include "common/base/log.h"
 
 #define SLAB_CHUNKS 256u
-#define IDLE_MAX    64u      /* P rows that wait for their deletion */
+#define IDLE_MAX    64u      /* P rows that may wait for their deletion */
 #define IDLE_US     3000000u /* and how long */
-#define SWEEP       32u      /* deleted with one change */
+#define SWEEP       32u      /* rows deleted with one change */
 #define LIST_STEP   1024u
-#define OVERFLOWED  UINT32_MAX /* in an L row: the log was given up */
+#define OVERFLOWED  UINT32_MAX /* in an L row: the log was discarded */
 
 struct log_chain {
 	struct hmap_node node;
 	uint32_t chain;
 	uint32_t log_epoch, synced_epoch;
 	bool others;
-	bool overflowed; /* no log until all members are SYNC again */
+	bool overflowed; /* no log until all members are SYNC */
 };
 
 struct log_chunk {
@@ -25,10 +26,10 @@ struct log_chunk {
 	struct log_chunk *next_free;
 	struct chunk_key key;
 	uint64_t idle_us;
-	bool pending; /* there is a P row */
-	bool changed; /* there is a D row */
-	bool busy;    /* pending now */
-	bool suspect; /* it was when the store was opened, or is here and was never committed */
+	bool pending; /* it has a P row */
+	bool changed; /* it has a D row */
+	bool busy;    /* a version of it is pending */
+	bool suspect; /* pending when the store was opened, or its record was never committed */
 };
 
 struct slab {
@@ -40,15 +41,9 @@ struct slab {
 
 static struct log_chain *log_chain_find(const struct chain_log *l, uint32_t chain)
 {
-	struct hmap_node *n = hmap_find(&l->chains, hash_u64(chain));
+	struct hmap_node *n = hmap_find_id(&l->chains, chain);
 
-	for (; n; n = hmap_find_next(n)) {
-		struct log_chain *c = container_of(n, struct log_chain, node);
-
-		if (c->chain == chain)
-			return c;
-	}
-	return NULL;
+	return n ? container_of(n, struct log_chain, node) : NULL;
 }
 
 static struct log_chain *log_chain_get(struct chain_log *l, uint32_t chain)
@@ -61,7 +56,7 @@ static struct log_chain *log_chain_get(struct chain_log *l, uint32_t chain)
 	if (!c)
 		return NULL;
 	c->chain = chain;
-	hmap_insert(&l->chains, &c->node, hash_u64(chain));
+	hmap_insert_id(&l->chains, &c->node, chain);
 	return c;
 }
 
@@ -110,7 +105,7 @@ static struct log_chunk *log_chunk_get(struct chain_log *l, const struct chunk_k
 	return c;
 }
 
-/* Forgets a chunk that has no row any more. */
+/* Frees a chunk that has no row. */
 static void log_chunk_put(struct chain_log *l, struct log_chunk *c)
 {
 	if (c->pending || c->changed)
@@ -124,47 +119,47 @@ static void log_chunk_put(struct chain_log *l, struct log_chunk *c)
 
 static void put_row(struct kv_batch *b, enum row_kind kind, const struct chunk_key *k)
 {
-	uint8_t key[CHUNK_ROW_SIZE];
+	uint8_t key[CHUNK_KEY_SIZE];
 
-	chunk_row_encode(kind, k, key);
+	chunk_key_encode(kind, k, key);
 	kv_batch_put(b, key, sizeof(key), NULL, 0);
 }
 
 static void delete_row(struct kv_batch *b, enum row_kind kind, const struct chunk_key *k)
 {
-	uint8_t key[CHUNK_ROW_SIZE];
+	uint8_t key[CHUNK_KEY_SIZE];
 
-	chunk_row_encode(kind, k, key);
+	chunk_key_encode(kind, k, key);
 	kv_batch_delete(b, key, sizeof(key));
 }
 
 static void put_epoch(struct kv_batch *b, enum row_kind kind, uint32_t chain, uint32_t epoch)
 {
-	uint8_t key[CHAIN_ROW_SIZE], value[EPOCH_VALUE_SIZE];
+	uint8_t key[CHAIN_KEY_SIZE], value[EPOCH_VALUE_SIZE];
 
-	chain_row_encode(kind, chain, key);
+	chain_key_encode(kind, chain, key);
 	epoch_value_encode(epoch, value);
 	kv_batch_put(b, key, sizeof(key), value, sizeof(value));
 }
 
 static void delete_chain_row(struct kv_batch *b, enum row_kind kind, uint32_t chain)
 {
-	uint8_t key[CHAIN_ROW_SIZE];
+	uint8_t key[CHAIN_KEY_SIZE];
 
-	chain_row_encode(kind, chain, key);
+	chain_key_encode(kind, chain, key);
 	kv_batch_delete(b, key, sizeof(key));
 }
 
-/* All rows of a kind that begin with the chain's number. */
+/* Deletes all rows of a kind that begin with the chain's number. */
 static void delete_rows(struct kv_batch *b, enum row_kind kind, uint32_t chain)
 {
-	uint8_t begin[CHAIN_ROW_SIZE], end[CHAIN_ROW_SIZE];
+	uint8_t begin[CHAIN_KEY_SIZE], end[CHAIN_KEY_SIZE];
 
-	chain_row_encode(kind, chain, begin);
+	chain_key_encode(kind, chain, begin);
 	if (chain == UINT32_MAX)
-		chain_row_encode((enum row_kind)(kind + 1), 0, end);
+		chain_key_encode((enum row_kind)(kind + 1), 0, end);
 	else
-		chain_row_encode(kind, chain + 1, end);
+		chain_key_encode(kind, chain + 1, end);
 	kv_batch_delete_range(b, begin, sizeof(begin), end, sizeof(end));
 }
 
@@ -188,8 +183,9 @@ static void unset_pending(struct chain_log *l, struct log_chunk *c, struct kv_ba
 
 /* ---- adoption ---- */
 
-/* What is under way just now may be committed without those who are away: it is logged too. What is
- * suspect keeps its P row, which is compared like the log, and has not changed since they left. */
+/* Versions that are pending now may be committed without the absent members, so their chunks are
+ * logged too. Suspect chunks keep their P row, which is compared like the log. They have not
+ * changed since the members left. */
 static void log_begin(struct chain_log *l, struct log_chain *c, uint32_t epoch, struct kv_batch *b)
 {
 	c->log_epoch = epoch;
@@ -221,7 +217,7 @@ static void log_end(struct chain_log *l, struct log_chain *c, struct kv_batch *b
 	}
 }
 
-/* Durable, too: a log that begins again must not look as if nothing was missing. */
+/* Discards the log durably: one that begins later must not seem complete. */
 static void give_up(struct chain_log *l, struct log_chain *c, struct kv_batch *b)
 {
 	log_end(l, c, b);
@@ -241,7 +237,7 @@ static void drop_suspects(struct chain_log *l, uint32_t chain, struct kv_batch *
 			continue;
 		k->suspect = false;
 		if (k->busy)
-			continue; /* with a version that some may not have */
+			continue; /* it has a version that other members may lack */
 		unset_pending(l, k, b);
 		log_chunk_put(l, k);
 	}
@@ -320,7 +316,7 @@ void chain_log_joined(struct chain_log *l, const struct chunk_key *k, struct kv_
 	if (!c || !c->others)
 		return;
 	e = log_chunk_get(l, k);
-	if (!e) { /* without memory: rows that are put again and again, and no log */
+	if (!e) { /* no memory: the P row is written each time, and the log is discarded */
 		put_row(b, ROW_PENDING, k);
 		if (c->log_epoch)
 			give_up(l, c, b);
@@ -386,7 +382,7 @@ void chain_log_tick(struct chain_log *l)
 	(void)group_commit_join_lazy(&l->s->gc, NULL, false);
 }
 
-/* ---- questions ---- */
+/* ---- queries ---- */
 
 uint32_t chain_log_epoch(const struct chain_log *l, uint32_t chain)
 {
@@ -438,7 +434,7 @@ static int list_row(void *arg, const void *key, size_t key_len, const void *valu
 	(void)value, (void)len;
 	if (a->keys->n == a->max)
 		return 0;
-	return chunk_row_decode(a->kind, key, key_len, &a->keys->k[a->keys->n++]);
+	return chunk_key_decode(a->kind, key, key_len, &a->keys->k[a->keys->n++]);
 }
 
 int chain_log_list(struct chain_log *l, enum row_kind kind, const struct chunk_key *from,
@@ -446,12 +442,12 @@ int chain_log_list(struct chain_log *l, enum row_kind kind, const struct chunk_k
 {
 	struct chunk_key last = {from->chain, {UINT64_MAX}, UINT32_MAX, UINT64_MAX};
 	struct list_arg a = {kind, ret_keys, max};
-	uint8_t begin[CHUNK_ROW_SIZE], end[CHUNK_ROW_SIZE + 1] = {0};
+	uint8_t begin[CHUNK_KEY_SIZE], end[CHUNK_KEY_SIZE + 1] = {0};
 	struct kv_range range = {begin, sizeof(begin), end, sizeof(end), max};
 
 	TRY(group_commit_barrier(&l->s->gc));
-	chunk_row_encode(kind, from, begin);
-	chunk_row_encode(kind, &last, end);
+	chunk_key_encode(kind, from, begin);
+	chunk_key_encode(kind, &last, end);
 	ret_keys->n = 0;
 	return kv_scan(l->s->kv, NULL, &range, list_row, &a, &ret_keys->more);
 }
@@ -469,7 +465,7 @@ static int load_chunk(struct chain_log *l, enum row_kind kind, const void *key, 
 	struct log_chunk *c;
 	struct chunk_key k;
 
-	TRY(chunk_row_decode(kind, key, key_len, &k));
+	TRY(chunk_key_decode(kind, key, key_len, &k));
 	c = log_chunk_get(l, &k);
 	if (!c)
 		return -LE_NOMEM;
@@ -494,7 +490,7 @@ static int load_row(void *arg, const void *key, size_t key_len, const void *valu
 	d->next_len = key_len + 1;
 	if (kind == ROW_PENDING || kind == ROW_CHANGED)
 		return load_chunk(d->l, kind, key, key_len);
-	TRY(chain_row_decode(kind, key, key_len, &chain));
+	TRY(chain_key_decode(kind, key, key_len, &chain));
 	TRY(epoch_value_decode(value, len, &epoch));
 	c = log_chain_get(d->l, chain);
 	if (!c)
@@ -505,7 +501,7 @@ static int load_row(void *arg, const void *key, size_t key_len, const void *valu
 	} else {
 		c->synced_epoch = epoch;
 	}
-	/* Until it is told: so that nothing is missing. */
+	/* Assumed until the metadata server sends the chain, so that every change is logged. */
 	c->others = true;
 	return 0;
 }

@@ -1,20 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "ossd/chain/commit.h"
 
 #include <stdlib.h>
 
-#include "common/base/fault.h"
 #include "common/base/log.h"
-#include "common/base/moves.h"
-#include "ossd/chain/forward.h"
+#include "common/base/planted_bug.h"
+#include "common/base/state_machine.h"
+#include "ossd/chain/forward_data.h"
+#include "ossd/chunk/chunk_tx.h"
+#include "ossd/chunk/chunk_write.h"
+#include "ossd/chunk/store_record.h"
 
-#define RESOLVE_US   1000000u /* without news of a version for so long, the head is asked */
+#define RESOLVE_US   1000000u /* without a message about a version for so long, query the head */
 #define RESOLVE_TICK 250000u
 #define RESOLVE_MAX  64u
-#define NOTE_SIZE    48u /* of one version_note or version_state, encoded */
+#define NOTE_SIZE    48u /* encoded size of one version_note or version_state */
 #define CALL_MS      2000u
 
 #define TO(state) (1u << VERSION_##state)
-MOVE_TABLE(version_moves, "version", N_VERSION_PHASES,
+STATE_MACHINE(version_moves, "version", N_VERSION_PHASES,
 	   .states = {"new", "joined", "durable", "committed", "aborted", "dropped"},
 	   .allowed = {
 		   [VERSION_NEW] = TO(JOINED),
@@ -24,10 +28,10 @@ MOVE_TABLE(version_moves, "version", N_VERSION_PHASES,
 
 static void version_move(struct version *v, int to)
 {
-	v->state = move_take(&version_moves, v->state, to);
+	v->state = state_machine_move(&version_moves, v->state, to);
 }
 
-/* ---- life ---- */
+/* ---- lifetime ---- */
 
 struct version *version_create(struct chain *c)
 {
@@ -74,16 +78,16 @@ static void enter_pending(struct version *v)
 	struct chain *c = v->chain;
 
 	v->serial = v->known = ++c->serial;
-	v->heard_us = env_now_us(c->all->env);
+	v->head_contact_us = env_now_us(c->all->env);
 	list_push(&c->pending, &v->chain_link);
 	c->n_pending++;
 	metric_set(&c->all->metrics->pending, ++c->all->n_pending);
 	version_move(v, VERSION_JOINED);
-	version_ref(v); /* of the group commit */
-	version_ref(v); /* of the chain */
+	version_ref(v); /* for the group commit */
+	version_ref(v); /* for the chain */
 }
 
-/* ---- telling the members behind ---- */
+/* ---- notifying the members downstream ---- */
 
 static void notify(struct chain *c, const struct oss_commit_req *req)
 {
@@ -100,7 +104,7 @@ static void notify(struct chain *c, const struct oss_commit_req *req)
 		rpc_call_fini(&call);
 		if (rc < 0)
 			log_debug("chain %u: notice to target %u: %s", c->id, targets[i],
-				  status_text(rc)); /* it will ask */
+				  status_text(rc)); /* the member will query the head */
 	}
 }
 
@@ -109,8 +113,8 @@ static void notify_main(void *arg)
 	struct chain *c = arg;
 	uint8_t *buf = malloc((size_t)CHAIN_NOTES_MAX * NOTE_SIZE);
 
-	while (buf && (c->n_notes || c->hurry) && !c->all->stopping) {
-		struct oss_commit_req req = {.flags = c->hurry ? COMMIT_HURRY : 0};
+	while (buf && (c->n_notes || c->expedite) && !c->all->stopping) {
+		struct oss_commit_req req = {.flags = c->expedite ? COMMIT_EXPEDITE : 0};
 		struct wire_w w;
 
 		wire_w_init(&w, buf, (size_t)CHAIN_NOTES_MAX * NOTE_SIZE);
@@ -119,11 +123,11 @@ static void notify_main(void *arg)
 		ASSERT(w.status == 0);
 		req.versions = bytes_of(buf, (uint32_t)w.len);
 		c->n_notes = 0;
-		c->hurry = false;
+		c->expedite = false;
 		notify(c, &req);
 	}
 	c->n_notes = 0;
-	c->hurry = false;
+	c->expedite = false;
 	free(buf);
 	c->notifier = false;
 	latch_done(&c->all->fibers);
@@ -146,21 +150,22 @@ static void note(struct chain *c, const struct chunk_key *k, uint64_t version)
 {
 	uint32_t targets[CHAIN_MEMBERS_MAX];
 
-	/* One too many is not told: that member will ask. */
+	/* With a full buffer the note is dropped: the member will query. */
 	if (c->n_notes == CHAIN_NOTES_MAX || forward_targets(c, NULL, targets) == 0)
 		return;
 	c->notes[c->n_notes++] = (struct version_note){chunk_key_id(k), version};
 	kick_notifier(c);
 }
 
-void chain_hurry(struct chain *c)
+/* A request waits for pending versions: expedites commits here and downstream. Does not yield. */
+static void expedite(struct chain *c)
 {
 	uint32_t targets[CHAIN_MEMBERS_MAX];
 
-	group_commit_hurry(&c->all->store->gc);
-	if (c->n_pending == 0 || c->hurry || forward_targets(c, NULL, targets) == 0)
+	group_commit_expedite(&c->all->store->gc);
+	if (c->n_pending == 0 || c->expedite || forward_targets(c, NULL, targets) == 0)
 		return;
-	c->hurry = true;
+	c->expedite = true;
 	kick_notifier(c);
 }
 
@@ -174,10 +179,12 @@ static bool ripe(const struct version *v)
 		return v->keep && v->durable;
 	if (v->state != VERSION_DURABLE)
 		return false;
-	/* Nobody tells that an answer is committed: who was asked for it says when all have it. */
+	/* The head sends no notice that a reply without a chunk is committed: a member commits it
+	 * when all members downstream have it. */
 	if (!chain_is_head(c))
-		return v->told && (!v->chunkless || v->durable_behind || FAULT(CHAIN_LONE_ANSWER));
-	return (v->durable_behind && !v->behind) || FAULT(CHAIN_EARLY_ACK);
+		return v->told &&
+		       (!v->chunkless || v->durable_behind || PLANTED_BUG(CHAIN_LONE_ANSWER));
+	return (v->durable_behind && !v->behind) || PLANTED_BUG(CHAIN_EARLY_ACK);
 }
 
 static void end_waits(struct version *v)
@@ -240,7 +247,7 @@ void version_settle(struct version *v)
 	chunk_ent_put(cache, e);
 }
 
-/* Its group is durable, or the store has failed. */
+/* Called when its group is durable, or the store has failed. */
 static void version_durable(struct version *v, int status)
 {
 	if (status < 0) {
@@ -272,16 +279,16 @@ static void answer_failed(struct commit_member *m)
 	version_durable(container_of(m, struct version, tx.member), -LE_IO);
 }
 
-/* ---- the beginning ---- */
+/* ---- beginning a version ---- */
 
 static uint64_t max_u64(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;
 }
 
-/* A writer that has to wait keeps its data in slots that others need, those of other members among
- * them: only so many may. */
-static int wait_for_room(struct version *v, struct chunk_ent *e)
+/* A waiting writer occupies slots that other requests and members need: the number of waiting
+ * writers is limited. */
+static int wait_for_space(struct version *v, struct chunk_ent *e)
 {
 	struct chains *cs = v->chain->all;
 	int rc;
@@ -289,14 +296,15 @@ static int wait_for_room(struct version *v, struct chunk_ent *e)
 	if (cs->n_waiting >= cs->o.waiting_max)
 		return -LE_OVERLOAD;
 	cs->n_waiting++;
-	chain_hurry(v->chain);
+	expedite(v->chain);
 	rc = waitq_wait(&e->moved, fiber_deadline());
 	cs->n_waiting--;
 	return cs->stopping ? -LE_SHUTDOWN : rc;
 }
 
-/* Is there room in the window, and may w (NULL: it is no write) go behind all that is in it? */
-static bool has_room(const struct chain *c, const struct chunk_ent *e, const struct chunk_write *w)
+/* True if the window has space, and w (NULL: not a write) does not overlap a pending write of
+ * another session. */
+static bool has_space(const struct chain *c, const struct chunk_ent *e, const struct chunk_write *w)
 {
 	if (e->n_pend >= c->all->o.window_max || (e->n_pend && !e->pend))
 		return false;
@@ -320,16 +328,16 @@ static int begin(struct version *v, const struct chunk_key *id, const struct chu
 
 		TRY(over ? chunk_tx_begin_over(s, id, &v->tx) : chunk_tx_begin(s, id, &v->tx));
 		e = v->tx.ent;
-		if (has_room(c, e, w))
+		if (has_space(c, e, w))
 			break;
 		e->refs++;
 		chunk_tx_cancel(&v->tx);
-		rc = wait_for_room(v, e);
+		rc = wait_for_space(v, e);
 		chunk_ent_put(&s->cache, e);
 		TRY(rc);
 	}
-	/* Members behind take a number that they have heard in this epoch for history, and remember
-	 * it for longer than this cache may. */
+	/* Members downstream treat a number that they have received in this epoch as history, and
+	 * remember it for longer than this cache may. */
 	v->tx.version = max_u64(v->tx.version, max_u64(e->seen, c->taken_back) + 1);
 	if (!v->tx.old)
 		v->tx.version = max_u64(v->tx.version, c->floor + 1);
@@ -353,12 +361,12 @@ int version_begin_over(struct version *v, const struct chunk_key *id)
 
 static void put_floor(struct chain *c, uint64_t version, struct kv_batch *b)
 {
-	uint8_t key[CHAIN_ROW_SIZE], value[FLOOR_VALUE_SIZE];
+	uint8_t key[CHAIN_KEY_SIZE], value[FLOOR_VALUE_SIZE];
 
 	if (version <= c->floor)
 		return;
 	c->floor = version;
-	chain_row_encode(ROW_FLOOR, c->id, key);
+	chain_key_encode(ROW_FLOOR, c->id, key);
 	floor_value_encode(version, value);
 	kv_batch_put(b, key, sizeof(key), value, sizeof(value));
 }
@@ -386,7 +394,7 @@ void version_join(struct version *v)
 	tx->held = tx_durable;
 	waitq_wake_all(&e->moved);
 	chunk_tx_join(tx);
-	forward_start(v);
+	v->chain->all->forward(v);
 }
 
 void version_join_answer(struct version *v)
@@ -400,7 +408,7 @@ void version_join_answer(struct version *v)
 		replay_join(v->replay, group_commit_batch(g), v->answer, v->answer_len);
 	enter_pending(v);
 	(void)group_commit_join(g, &v->tx.member, false);
-	forward_start(v);
+	v->chain->all->forward(v);
 }
 
 int version_wait(struct version *v, struct rpc_req *r)
@@ -418,7 +426,7 @@ int version_wait(struct version *v, struct rpc_req *r)
 			continue;
 		}
 		rc = waitq_wait(&v->q, NO_DEADLINE);
-		(void)rc; /* it has joined: only its end lets the request go */
+		(void)rc; /* it has joined: only its end releases the request */
 	}
 	return v->state == VERSION_COMMITTED ? 0 : v->status;
 }
@@ -486,14 +494,14 @@ void versions_gone(struct list *gone)
 	}
 }
 
-/* ---- waiting for what is pending ---- */
+/* ---- waiting for pending versions ---- */
 
 int chain_barrier(struct chain *c)
 {
 	uint64_t mark = c->serial;
 	uint32_t epoch = c->epoch;
 
-	chain_hurry(c);
+	expedite(c);
 	while (!list_empty(&c->pending) &&
 	       list_entry(c->pending.next, struct version, chain_link)->serial <= mark) {
 		TRY(waitq_wait(&c->settled, fiber_deadline()));
@@ -518,7 +526,7 @@ int chunk_barrier(struct chain *c, const struct chunk_key *id)
 		return 0;
 	mark = list_empty(&e->held) ? 0 : list_entry(e->held.prev, struct version, link)->number;
 	if (mark)
-		chain_hurry(c);
+		expedite(c);
 	while (rc == 0 && !list_empty(&e->held) &&
 	       list_entry(e->held.next, struct version, link)->number <= mark) {
 		rc = waitq_wait(&e->moved, fiber_deadline());
@@ -533,9 +541,10 @@ int chunk_barrier(struct chain *c, const struct chunk_key *id)
 	return rc;
 }
 
-/* ---- what the head says ---- */
+/* ---- messages of the head ---- */
 
-/* Those that were known to be the head's by then, or not yet. */
+/* Marks the versions as committed by the head that the head was confirmed to have at that
+ * serial. */
 static void told(struct chain *c, const struct version_note *n, uint64_t serial)
 {
 	struct chunk_cache *cache = &c->all->store->cache;
@@ -547,7 +556,7 @@ static void told(struct chain *c, const struct version_note *n, uint64_t serial)
 	list_for_each (l, &e->held) {
 		struct version *v = list_entry(l, struct version, link);
 
-		v->heard_us = env_now_us(c->all->env);
+		v->head_contact_us = env_now_us(c->all->env);
 		if (v->number <= n->version && v->known <= serial)
 			v->told = true;
 	}
@@ -570,10 +579,10 @@ int chain_committed(struct chain *c, const struct oss_commit_req *req)
 		if (r.status == 0)
 			told(c, &n, UINT64_MAX);
 	}
-	if (req->flags & COMMIT_HURRY)
-		chain_hurry(c);
+	if (req->flags & COMMIT_EXPEDITE)
+		expedite(c);
 	if (req->leases_ms)
-		chain_leases_told(c, req->leases_ms);
+		chain_leases_announced(c, req->leases_ms);
 	return r.status;
 }
 
@@ -623,10 +632,10 @@ int chain_resolve(struct chain *c, struct bytes notes, struct wire_w *answers)
 	return r.status;
 }
 
-/* ---- asking the head ---- */
+/* ---- queries to the head ---- */
 
-/* What the head was asked about, when serial was the newest here: one that came from it since may
- * have the same number, or be that one. */
+/* A query, with the newest serial at the time it was sent: a version that arrives from the head
+ * later may have the same number. */
 struct question {
 	const struct version_note *note;
 	uint64_t serial;
@@ -674,7 +683,7 @@ static void resolve_one(struct chain *c, const struct question *q, const struct 
 			drop(c, &k, st->newest, q);
 		return;
 	}
-	/* The head has no such chunk: it has removed it, or never heard of it. */
+	/* The head has no such chunk: it has removed it, or never had it. */
 	e = chunk_ent_find(cache, &k);
 	if (!e)
 		return;
@@ -720,7 +729,7 @@ static void resolve(struct chain *c, const struct version_note *notes, uint32_t 
 	}
 	rpc_call_fini(&call);
 	if (rc < 0)
-		log_debug("chain %u: asking the head: %s", c->id, status_text(rc));
+		log_debug("chain %u: querying the head: %s", c->id, status_text(rc));
 }
 
 static void resolve_chain(struct chain *c)
@@ -732,9 +741,10 @@ static void resolve_chain(struct chain *c)
 	list_for_each (l, &c->pending) {
 		struct version *v = list_entry(l, struct version, chain_link);
 
-		if (v->chunkless || v->told || now - v->heard_us < RESOLVE_US || n == RESOLVE_MAX)
+		if (v->chunkless || v->told || now - v->head_contact_us < RESOLVE_US ||
+		    n == RESOLVE_MAX)
 			continue;
-		v->heard_us = now;
+		v->head_contact_us = now;
 		notes[n++] = (struct version_note){chunk_key_id(&v->key), v->number};
 	}
 	if (n)
@@ -749,7 +759,7 @@ static void feed(struct chains *cs)
 			struct version *v = list_entry(l, struct version, chain_link);
 
 			if (!v->durable_behind && !v->behind)
-				forward_start(v);
+				v->chain->all->forward(v);
 		}
 }
 
@@ -782,7 +792,7 @@ static void leave_one(struct version *v)
 	v->keep = true;
 	forward_release(v);
 	version_move(v, VERSION_DROPPED);
-	/* What an answer of another member answers was committed before. */
+	/* The reply of another member answers a change that was committed before. */
 	if (v->replay)
 		replay_settle(v->replay, v->seq, v->chunkless && v->told);
 	end_waits(v);
@@ -790,16 +800,16 @@ static void leave_one(struct version *v)
 	version_unref(v);
 }
 
-/* What it holds stays as it is, to be compared by a resync: nobody will commit it here. */
+/* Leaves all versions as they are, for a resync to compare: they will not be committed here. */
 static void leave(struct chain *c)
 {
 	while (!list_empty(&c->pending))
 		leave_one(list_entry(c->pending.next, struct version, chain_link));
 }
 
-/* An answer of another epoch. That of a head that is none any more nobody speaks of again: what it
- * answers is true, and whoever repeats it has it from the next one. One that came from the head has
- * been answered by all who are behind, or the head sends it again. */
+/* A reply of an earlier epoch. If its head has been replaced, no message about it will come: the
+ * reply is valid, and the new head has it for repeated requests. If the head is the same, all
+ * members downstream have acknowledged it, or the head sends it again. */
 static struct version *an_answer(const struct chain *c)
 {
 	list_for_each (l, &c->pending) {
@@ -832,7 +842,7 @@ static void take_over(struct chain *c, bool was_head)
 {
 	bool again;
 
-	if (FAULT(CHAIN_FORGET_PENDING) && !was_head) {
+	if (PLANTED_BUG(CHAIN_FORGET_PENDING) && !was_head) {
 		latch_add(&c->all->fibers, 1);
 		if (fiber_spawn("chain-forget", forget_main, c) < 0)
 			latch_done(&c->all->fibers);
@@ -855,12 +865,19 @@ static void take_over(struct chain *c, bool was_head)
 	} while (again);
 }
 
+/* Makes the fiber that waits for the next member check the epoch again. */
+static void interrupt_forward(struct version *v)
+{
+	if (v->forwarder)
+		fiber_interrupt(v->forwarder);
+}
+
 void versions_adopted(struct chain *c, const struct adoption *how)
 {
 	bool member = c->self < c->n_members && c->members[c->self].state != MEMBER_OUT;
 	struct version *v;
 
-	/* Who was in sync and is to be filled was away, whether or not it has heard so. */
+	/* A member that was SYNC and is now SYNCING was away, even if it has not noticed. */
 	if (!member || (how->was_sync && !chain_is_sync(c)))
 		leave(c);
 	while (!chain_is_head(c) && (v = an_answer(c)) != NULL)
@@ -868,16 +885,16 @@ void versions_adopted(struct chain *c, const struct adoption *how)
 	list_for_each (l, &c->pending) {
 		v = list_entry(l, struct version, chain_link);
 
-		v->heard_us = env_now_us(c->all->env);
+		v->head_contact_us = env_now_us(c->all->env);
 		v->behind = 0;
 		v->unconfirmed = how->head_may_lack || (v->unconfirmed && !chain_is_head(c));
 		if (how->behind_may_lack || v->unconfirmed)
 			v->durable_behind = false;
 		if (v->unconfirmed)
-			v->heard_us = 0; /* so that the head is asked soon */
-		forward_interrupt(v);
+			v->head_contact_us = 0; /* query the head soon */
+		interrupt_forward(v);
 		if (!v->durable_behind)
-			forward_start(v);
+			v->chain->all->forward(v);
 		if (!v->chunkless)
 			waitq_wake_all(&v->tx.ent->moved);
 	}
@@ -905,7 +922,7 @@ void versions_stop(struct chains *cs)
 		list_for_each (l, &c->pending) {
 			struct version *v = list_entry(l, struct version, chain_link);
 
-			forward_interrupt(v);
+			interrupt_forward(v);
 			waitq_wake_all(&v->q);
 			if (!v->chunkless)
 				waitq_wake_all(&v->tx.ent->moved);
@@ -918,7 +935,7 @@ void versions_end(struct chains *cs)
 {
 	int rc = group_commit_barrier(&cs->store->gc);
 
-	(void)rc; /* after a failure nothing is durable, and nobody asks */
+	(void)rc; /* if it fails, nothing is durable, and there are no requests left */
 	for (struct chain *c = chain_next(cs, NULL); c; c = chain_next(cs, c))
 		leave(c);
 }

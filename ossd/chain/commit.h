@@ -1,21 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Versions: one change of one chunk of a replicated chain, from the moment it has joined a group
- * commit until all members have it, or it is taken back. Which versions all members hold durably,
- * and who is told.
+ * A version is one change of one chunk of a replicated chain. It exists from the time it joins a
+ * group commit until all members have it, or it is aborted. The head determines which versions all
+ * members hold durably, and notifies the members.
  *
- * NEW → JOINED (in the open group, and in memory what the next version is made of) → DURABLE
- * (here) → COMMITTED: at the head when it is durable at every SYNC member and the version before
- * it is committed, at others when the head has said so. JOINED, DURABLE → ABORTED (a member cannot
- * have it, or a version before it) or DROPPED (the head does not have it, or this member is none
- * any more).
+ * NEW → JOINED (in the open group; the next version builds on it) → DURABLE (at this member) →
+ * COMMITTED: at the head when it is durable at every SYNC member and the version before it is
+ * committed, at others when the head has notified them. JOINED, DURABLE → ABORTED (a member cannot
+ * store it, or a version before it) or DROPPED (the head does not have it, or this target has left
+ * the chain).
  *
- * Owned by the target's loop. A version lives until its last user has gone: its chunk's list, the
- * group commit, the fiber that forwards it, the request that waits for it.
+ * Owned by the target's loop. References to a version are held by its chunk's list, the group
+ * commit, the fiber that forwards it, and the request that waits for it.
  */
 #ifndef LEAT_OSSD_CHAIN_COMMIT_H
 #define LEAT_OSSD_CHAIN_COMMIT_H
 
 #include "ossd/chain/chain.h"
+#include "ossd/chunk/chunk_tx.h"
 
 enum version_phase {
 	VERSION_NEW,
@@ -30,36 +32,38 @@ enum version_phase {
 #define CHAIN_NOTES_MAX  1024u
 
 struct version {
-	struct list link;       /* of tx.ent->held; when taken back: of who does it */
-	struct list chain_link; /* of chain->pending */
+	struct list link;       /* in tx.ent->held; once aborted or dropped: in a list of
+	                         * versions_take_back() */
+	struct list chain_link; /* in chain->pending */
 	struct chain *chain;
 	struct chunk_tx tx;
 	struct commit_member undo;
 	struct chunk_key key;
-	uint64_t serial;       /* in the order in which the chain's versions have joined */
-	uint64_t known;        /* the chain's newest serial when it was known to be the head's */
-	uint64_t number, base; /* base 0: there was no chunk */
+	uint64_t serial;       /* ascending in the order in which the chain's versions joined */
+	uint64_t known;        /* the chain's newest serial when the head was last confirmed to
+	                        * have it */
+	uint64_t number, base; /* base 0: the chunk did not exist */
 	uint64_t sum;
 	int state;  /* enum version_phase */
-	int status; /* ABORTED, DROPPED: what its request is told */
-	int behind; /* why the members behind can not have it; 0 */
+	int status; /* ABORTED, DROPPED: the status for its request */
+	int behind; /* error of the members downstream, which do not have it; 0: none */
 	uint32_t refs;
-	bool chunkless;       /* FORWARD_ANSWER: tx has only a place in the group commit */
-	bool durable;         /* here, whatever became of it */
-	bool accepted_behind; /* everybody behind holds it in memory */
+	bool chunkless;       /* FORWARD_ANSWER: tx is used only as a member of the group commit */
+	bool durable;         /* at this member, even if it was aborted since */
+	bool accepted_behind; /* all members downstream hold it in memory */
 	bool durable_behind;
-	bool forwarding;  /* there is a fiber that does it: forwarder, once it runs */
+	bool forwarding;  /* a fiber forwards it: forwarder, once that runs */
 	bool told;        /* the head has committed it */
-	bool unconfirmed; /* of a former epoch, and perhaps not the head's: it stays here */
-	bool ended;       /* nothing more will happen: who waits may go */
-	bool keep;        /* DROPPED, but stays in the store: a resync will compare it */
+	bool unconfirmed; /* of an earlier epoch, and possibly not at the head: not forwarded */
+	bool ended;       /* final: waiting requests return */
+	bool keep;        /* DROPPED, but stays in the store until a resync compares it */
 	struct fiber *forwarder;
 	struct waitq q;
-	uint64_t heard_us; /* when the head last spoke of it */
-	/* The data for the member behind, in memory as long as there is room for it. */
+	uint64_t head_contact_us; /* when the head last mentioned it */
+	/* The data for the next member, kept in memory while slots permit. */
 	struct slot_vec vec[VERSION_VECS];
 	uint32_t n_vec;
-	/* The answer. replay: of a member behind the head. */
+	/* The reply to the client. replay: only at members downstream of the head. */
 	struct replay_ent *replay;
 	uint64_t session, seq;
 	uint32_t slot;
@@ -68,7 +72,7 @@ struct version {
 	uint8_t answer[REPLAY_REPLY_MAX];
 };
 
-/* One reference for the caller. NULL without memory. */
+/* Returns a version with one reference. NULL: no memory. */
 struct version *version_create(struct chain *c);
 void version_ref(struct version *v);
 void version_unref(struct version *v);
@@ -77,52 +81,56 @@ static inline bool version_pending(const struct version *v)
 	return v->state == VERSION_JOINED || v->state == VERSION_DURABLE;
 }
 
-/* At the head: chunk_tx_begin of v->tx, when there is room in the chunk's window and nothing is
- * built on a removal that is not committed; the version's number is set. Yields. */
+/* Begins v->tx at the head with chunk_tx_begin, when the chunk's window has space and no removal
+ * of it is pending, and sets the version's number. Yields. */
 int version_begin(struct version *v, const struct chunk_key *id) CHECK_RESULT;
-/* The same for a write: as chunk_tx_begin_write. Yields. */
+/* Like version_begin, for a write: also waits like chunk_tx_begin_write. Yields. */
 int version_begin_write(struct version *v, const struct chunk_write *w) CHECK_RESULT;
-/* The same with chunk_tx_begin_over: for a removal. */
+/* Like version_begin, but with chunk_tx_begin_over: for a removal. Yields. */
 int version_begin_over(struct version *v, const struct chunk_key *id) CHECK_RESULT;
-/* The rows of the version that go into the open batch, then its place in the group: shown, pending,
- * unlocked. The change has been made (v->tx), the answer filled in. Does not yield. */
+/* Call when v->tx has made its change and the reply is filled in. Adds the version's rows to the
+ * open batch and joins the group: the version is visible and pending, and the chunk is unlocked.
+ * Does not yield. */
 void version_join(struct version *v);
-/* A version without chunk: just the answer, whose row is in the open batch. Does not yield. */
+/* Joins a version without a chunk: only a reply. Its row is in the open batch. Does not yield. */
 void version_join_answer(struct version *v);
-/* Until it has ended: 0, or what its request is told. accept: r is told when everybody holds it. */
+/* Waits until the version has ended. Returns 0, or the status for its request. Sends ACCEPTED for
+ * r when all members hold the version in memory. Yields. */
 int version_wait(struct version *v, struct rpc_req *r) CHECK_RESULT;
-/* Whatever can be committed now of the chunk's versions is. Does not yield. */
+/* Commits all versions of the chunk that can be committed now. Does not yield. */
 void version_settle(struct version *v);
-/* Takes back v and all behind it, under the chunk's lock: state is ABORTED or DROPPED, status is
- * v's (the others': -LE_ABORTED). They come into gone, a reference each. Returns the group with
- * which that is durable. Does not yield. */
+/* Takes back v and all later versions of the chunk. Call under the chunk's lock. Their state
+ * becomes ABORTED or DROPPED; status is that of v (the others': -LE_ABORTED). They are moved into
+ * the list, with a reference each. Returns the group with which this is durable. Does not yield. */
 uint64_t versions_take_back(struct version *v, int state, int status, struct list *gone);
-/* They have ended. */
+/* Ends the versions in the list, and drops their references. */
 void versions_gone(struct list *gone);
 
-/* Everything that is pending in the chain now has ended, and so is what else had joined. Hurries.
- * -LE_STALE_EPOCH when the epoch changes meanwhile. Yields. */
+/* Expedites and awaits everything that is pending in the chain, and what else has joined. Returns
+ * -LE_STALE_EPOCH if the epoch changes meanwhile. Yields. */
 int chain_barrier(struct chain *c) CHECK_RESULT;
-/* The newest version of the chunk that is pending now has ended. Hurries. Yields. */
+/* Expedites and awaits the newest pending version of the chunk. Yields. */
 int chunk_barrier(struct chain *c, const struct chunk_key *id) CHECK_RESULT;
-/* Somebody waits for what is pending: here and behind. Does not yield. */
-void chain_hurry(struct chain *c);
 
 /* ---- messages ---- */
 int chain_committed(struct chain *c, const struct oss_commit_req *req) CHECK_RESULT;
-/* answers: room for as many version_state as there are notes. */
+/* Answers an oss_resolve. answers: needs space for as many version_state as there are notes. */
 int chain_resolve(struct chain *c, struct bytes notes, struct wire_w *answers) CHECK_RESULT;
 
-/* ---- for chain.c ---- */
+/* ---- for chains.c ---- */
 struct adoption {
 	bool was_head, was_sync;
-	bool behind_may_lack; /* who is behind now may not have what was durable behind */
-	bool head_may_lack;   /* who is head now may not have what is pending here */
+	bool behind_may_lack; /* the next members may lack what was durable at those before them */
+	bool head_may_lack;   /* the new head may lack versions that are pending here */
 };
+/* Call when the chain has a new epoch: drops the versions of a target that has left or was away,
+ * forwards the others again, and makes a new head take over what is pending. Does not yield. */
 void versions_adopted(struct chain *c, const struct adoption *how);
+/* Starts the fiber that queries heads about versions without news. */
 int versions_start(struct chains *cs) CHECK_RESULT;
+/* Wakes everything that waits for a version, after cs->stopping was set. Does not yield. */
 void versions_stop(struct chains *cs);
-/* After the last request has ended. Yields. */
+/* Call after the last request has ended. Yields. */
 void versions_end(struct chains *cs);
 void versions_free(struct chains *cs);
 

@@ -1,35 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "ossd/chain/forward.h"
 
 #include "common/base/log.h"
+#include "ossd/chain/forward_data.h"
+#include "ossd/chunk/chunk_read.h"
+#include "ossd/chunk/chunk_tx.h"
+#include "ossd/chunk/chunk_write.h"
 
-#define FORWARD_MS     1500u  /* the first attempt; a change of the epoch ends it sooner */
-#define FORWARD_MAX_MS 12000u /* later ones wait longer: the member may just be slow */
+#define FORWARD_MS     1500u  /* for the first attempt; a new epoch ends it sooner */
+#define FORWARD_MAX_MS 12000u /* later attempts wait longer: the member may only be slow */
 #define RETRY_US       1000u
 #define RETRY_MAX_US   50000u
 #define FORWARD_PIECES (LEAT_BLOCKS_PER_CHUNK_MAX * PIECE_WIRE_SIZE)
 
-uint32_t forward_targets(struct chain *c, const struct chunk_key *key,
-			 uint32_t targets[CHAIN_MEMBERS_MAX])
-{
-	uint32_t n = 0;
-
-	if (!chain_is_sync(c))
-		return 0;
-	if (!chain_is_tail(c)) {
-		targets[0] = c->members[c->self + 1].target;
-		return 1;
-	}
-	for (uint32_t i = c->n_sync; i < c->n_members; i++) {
-		const struct chain_hooks *h = &c->all->hooks;
-		uint32_t target = c->members[i].target;
-
-		if (c->members[i].state == MEMBER_SYNCING && h->fills && h->fills(c, target, key))
-			targets[n++] = target;
-	}
-	return n;
-}
-
-bool forward_is_final(int status)
+/* True if a failure at the next member is permanent for the version, which must be aborted; false
+ * if another attempt may succeed. */
+static bool is_final(int status)
 {
 	switch (-status) {
 	case LE_NOSPC:
@@ -43,90 +29,6 @@ bool forward_is_final(int status)
 	default:
 		return false;
 	}
-}
-
-/* ---- the data ---- */
-
-static void add_vec(struct version *v, struct slot *slot, uint32_t off, uint32_t len)
-{
-	v->vec[v->n_vec++] = (struct slot_vec){slot_ref(slot), off, len};
-}
-
-static uint32_t n_kept(const struct version *v)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < v->n_vec; i++)
-		n += v->vec[i].slot->pool != v->chain->all->store->merge_pool;
-	return n;
-}
-
-void forward_release(struct version *v)
-{
-	struct chains *cs = v->chain->all;
-	uint32_t kept = n_kept(v);
-
-	cs->n_kept -= kept;
-	cs->n_kept_merged -= v->n_vec - kept;
-	for (uint32_t i = 0; i < v->n_vec; i++)
-		slot_unref(v->vec[i].slot);
-	v->n_vec = 0;
-}
-
-/* Bytes [pos, end) of the request's data. */
-static void add_bulk(struct version *v, const struct chunk_write *w, uint32_t pos, uint32_t end)
-{
-	uint32_t at = 0;
-
-	for (uint32_t i = 0; i < w->n_bulk && pos < end; i++) {
-		const struct slot_vec *b = &w->bulk[i];
-		uint32_t from = pos - at, len = end - pos;
-
-		if (pos < at + b->len) {
-			if (len > b->len - from)
-				len = b->len - from;
-			add_vec(v, b->slot, b->off + from, len);
-			pos += len;
-		}
-		at += b->len;
-	}
-}
-
-void forward_keep(struct version *v, const struct chunk_write *w)
-{
-	struct chains *cs = v->chain->all;
-	struct chunk_tx *tx = &v->tx;
-	const struct chunk_record *rec = tx->rec;
-	uint32_t first = w->off / rec->block_size, pos = 0, end = 0;
-	uint32_t last = (w->off + w->len - 1) / rec->block_size, n = tx->n_merged;
-	uint32_t targets[CHAIN_MEMBERS_MAX];
-	bool last_merged = n && tx->merged[n - 1].block == last && last != first;
-	struct piece p;
-	bool room = cs->n_kept + w->n_bulk <= cs->o.kept_max &&
-		    cs->n_kept_merged + n <= cs->o.kept_merged_max;
-
-	if (!room || w->n_bulk + n > VERSION_VECS || !forward_targets(v->chain, NULL, targets))
-		goto out;
-	for (uint32_t i = 0; i < w->n_bulk; i++)
-		end += w->bulk[i].len;
-	if (n && tx->merged[0].block == first) {
-		p = chunk_write_piece(w, 0);
-		add_vec(v, tx->stage, tx->merged[0].off, block_room(&rec->blocks[first]));
-		pos = piece_room(&p);
-	}
-	if (last_merged) {
-		p = chunk_write_piece(w, last - first);
-		end -= piece_room(&p);
-	}
-	if (pos < end)
-		add_bulk(v, w, pos, end);
-	if (last_merged)
-		add_vec(v, tx->stage, tx->merged[n - 1].off, block_room(&rec->blocks[last]));
-	cs->n_kept += n_kept(v);
-	cs->n_kept_merged += v->n_vec - n_kept(v);
-out:
-	slot_unref(tx->stage);
-	tx->stage = NULL;
 }
 
 /* ---- one attempt ---- */
@@ -157,7 +59,7 @@ static void put_pieces(struct attempt *a)
 		struct piece p = block_piece(b, i * bs);
 
 		piece_encode(&p, a->pieces + (size_t)n++ * PIECE_WIRE_SIZE);
-		a->bytes += block_room(b);
+		a->bytes += block_space(b);
 	}
 	a->req.pieces = bytes_of(a->pieces, n * PIECE_WIRE_SIZE);
 	a->req.gaps = bytes_of(a->gaps, gaps_encode(chunk_record_gaps(rec), rec->n_gaps, a->gaps));
@@ -188,7 +90,8 @@ static const uint32_t kinds[] = {
 	[CHANGE_REMOVE] = FORWARD_REMOVE,
 };
 
-/* Everything that the version's record tells, which may go once the version has ended. */
+/* Copies what the message needs of the version's record, which may be freed when the version
+ * ends. */
 static int attempt_init(struct attempt *a, struct version *v)
 {
 	const struct chunk_tx *tx = &v->tx;
@@ -236,7 +139,7 @@ static void leg_accepted(void *arg)
 	waitq_wake_all(&v->q);
 }
 
-/* A SYNCING member that fails holds nobody up: its resync begins anew. */
+/* A SYNCING member that fails delays no other: its resync begins again. */
 static int leg_status(struct chain *c, uint32_t target, int rc)
 {
 	if (rc == 0 || rc == -LE_STALE_EPOCH || rc == -LE_INTR || rc == -LE_SHUTDOWN ||
@@ -245,8 +148,8 @@ static int leg_status(struct chain *c, uint32_t target, int rc)
 	return c->all->hooks.failed(c, target, rc) ? 0 : rc;
 }
 
-/* Never in another epoch than that in which it was decided: another head may have given the number
- * to another version since. */
+/* Calls only in the epoch in which the attempt began: since then another head may have used the
+ * number for another version. */
 static int call_in(struct chain *c, uint32_t epoch, uint32_t target, struct rpc_call *call)
 {
 	return c->epoch == epoch ? chain_call(c, target, call) : -LE_STALE_EPOCH;
@@ -294,8 +197,8 @@ static int run_legs(struct attempt *a, const uint32_t *targets, uint32_t n)
 	return rc;
 }
 
-/* 0: everybody behind has it durably, in the chain's present epoch. What was said in another one
- * may be of a member that is not behind any more. */
+/* Returns 0 if all members downstream have it durably in the chain's present epoch. A reply in
+ * another epoch is not valid: it may be of a member that is no longer downstream. */
 static int forward_once(struct version *v, struct attempt *a)
 {
 	struct chain *c = v->chain;
@@ -311,7 +214,7 @@ static int forward_once(struct version *v, struct attempt *a)
 		for (uint32_t i = 0; i < a->n_vec; i++)
 			slot_unref(a->vec[i].slot);
 	}
-	if (c->epoch != a->epoch && (rc == 0 || forward_is_final(rc)))
+	if (c->epoch != a->epoch && (rc == 0 || is_final(rc)))
 		return -LE_STALE_EPOCH;
 	return rc;
 }
@@ -347,7 +250,7 @@ int forward_abort(struct chain *c, const struct oss_forward_req *in, uint32_t ep
 				      .upto = in->upto};
 
 	for (;;) {
-		/* Another head decides what becomes of it, and gives the numbers out again. */
+		/* Another head decides about these versions, and uses the numbers again. */
 		if (c->epoch != epoch && (!chain_is_head(c) || c->epoch != epoch + 1))
 			return -LE_STALE_EPOCH;
 		epoch = c->epoch;
@@ -359,14 +262,15 @@ int forward_abort(struct chain *c, const struct oss_forward_req *in, uint32_t ep
 	}
 }
 
-/* Whoever leads now may have them yet: their writers are to ask there. */
+/* The present head may still have them: their writers must repeat the request there. */
 static void left_to_others(struct list *gone)
 {
 	list_for_each (l, gone)
 		list_entry(l, struct version, link)->status = -LE_STALE_EPOCH;
 }
 
-/* The head takes back what a member behind cannot have, there and here, before it answers. */
+/* The head aborts a version that a member downstream cannot store, at all members and here, before
+ * it replies. */
 static void abort_version(struct version *v)
 {
 	struct chain *c = v->chain;
@@ -391,8 +295,8 @@ static void abort_version(struct version *v)
 	chunk_ent_put(&s->cache, e);
 	if (!group)
 		return;
-	log_warn("chain %u inode=%llu gen=%u chunk=%llu version=%llu: taken back, a member behind "
-		 "cannot have it: %s",
+	log_warn("chain %u inode=%llu gen=%u chunk=%llu version=%llu: aborted, because a member "
+		 "downstream cannot store it: %s",
 		 c->id, (unsigned long long)v->key.ino.v, v->key.gen,
 		 (unsigned long long)v->key.idx, (unsigned long long)v->number,
 		 status_text(v->behind));
@@ -417,7 +321,7 @@ static void forward_main(void *arg)
 
 		if (rc == 0) {
 			v->accepted_behind = v->durable_behind = true;
-		} else if (forward_is_final(rc) && !v->chunkless) {
+		} else if (is_final(rc) && !v->chunkless) {
 			v->behind = rc;
 			waitq_wake_all(&v->q);
 			if (chain_is_head(c))
@@ -457,16 +361,10 @@ void forward_start(struct version *v)
 	version_ref(v);
 	latch_add(&cs->fibers, 1);
 	if (fiber_spawn("forward", forward_main, v) < 0) {
-		/* No fiber can be had: the resolver tries again. */
+		/* No fiber could be started: the resolver tries again. */
 		latch_done(&cs->fibers);
 		v->forwarding = false;
 		cs->starved = true;
 		version_unref(v);
 	}
-}
-
-void forward_interrupt(struct version *v)
-{
-	if (v->forwarder)
-		fiber_interrupt(v->forwarder);
 }

@@ -1,16 +1,19 @@
-/* What comes from another member: parts of chunks, whole chunks, answers. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Receives data from other members: parts of chunks, whole chunks, replies. */
+#include "ossd/chain/receive.h"
+
 #include "common/base/log.h"
-#include "ossd/chain/care.h"
 #include "ossd/chain/commit.h"
 #include "ossd/chunk/chunk_copy.h"
+#include "ossd/chunk/chunk_tx.h"
 
 #define FETCH_MS  10000u
-#define NOTE_ROOM 48u /* of one version_note, encoded */
+#define NOTE_ROOM 48u /* encoded size of one version_note */
 
 /* ---- a part of a chunk ---- */
 
-/* The record is as hostile as any message until it is decoded. */
-static int take_record(struct care *k, const struct chunk_key *key, struct bytes in,
+/* Decodes a record of a message, which is not trusted. */
+static int take_record(struct maintenance *k, const struct chunk_key *key, struct bytes in,
 		       struct chunk_record **ret_rec)
 {
 	struct chunk_summary_info info;
@@ -42,7 +45,7 @@ static uint64_t part_len(const struct chunk_record *rec, uint32_t first, uint32_
 	return units * UNIT_SIZE;
 }
 
-int fetch_part(struct care *k, struct chain *c, uint32_t from, const struct part_at *at,
+int fetch_part(struct maintenance *k, struct chain *c, uint32_t from, const struct part_at *at,
 	       struct fetched *ret_part)
 {
 	struct fetched f = {.part.first = at->first};
@@ -78,7 +81,7 @@ int fetch_part(struct care *k, struct chain *c, uint32_t from, const struct part
 	return rc;
 }
 
-void fetch_free(struct care *k, struct fetched *f)
+void fetch_free(struct maintenance *k, struct fetched *f)
 {
 	chunk_record_unref(&k->s->cache, f->rec);
 	slot_unref(f->slot);
@@ -102,8 +105,8 @@ static bool part_good(const struct fetched *f)
 	return true;
 }
 
-/* Stored in the same form, wherever it lies: another member may have compressed what this one has
- * not. */
+/* True if both are stored in the same form. One member may have compressed a block that another
+ * has not. */
 static bool same_form(const struct chunk_record *a, const struct chunk_record *b)
 {
 	if (a->version != b->version || a->end != b->end || a->n_blocks != b->n_blocks)
@@ -124,9 +127,10 @@ static bool same_bytes(const struct fetched *a, const struct fetched *b)
 	       memcmp(a->slot->data, b->slot->data, a->part.len) == 0;
 }
 
-/* The part as a member has it. 1: it has it good; 0: it has not; or why that is not known. */
-static int better_part(struct care *k, struct chain *c, uint32_t target, const struct part_at *at,
-		       struct fetched *part, bool is_source)
+/* Replaces *part by the target's copy if that is good. Returns 1: replaced; 0: the target has no
+ * good copy; else the error that prevented the check. */
+static int better_part(struct maintenance *k, struct chain *c, uint32_t target,
+		       const struct part_at *at, struct fetched *part, bool is_source)
 {
 	struct fetched f = {0};
 	int rc = fetch_part(k, c, target, at, &f);
@@ -138,18 +142,18 @@ static int better_part(struct care *k, struct chain *c, uint32_t target, const s
 		*part = f;
 		return 1;
 	}
-	/* Two damages that differ came on the way. */
+	/* Two different damages: at least one happened in transfer. */
 	rc = is_source && !same_bytes(&f, part) ? -LE_CORRUPT_WIRE : 0;
 	fetch_free(k, &f);
 	return rc;
 }
 
-/* What is damaged at the source is taken from another member: the source may be the last that is
- * asked of it, if the others are to leave. It is asked once more, for it may have been damaged on
- * the way. What is damaged everywhere stays so, and is told where it is read; but who could not be
- * asked may have it good. */
-static int get_part(struct care *k, struct chain *c, uint32_t source, const struct part_at *at,
-		    struct fetched *ret_part)
+/* Fetches a part from the source. If it is damaged, requests it again, as the damage may have
+ * happened in transfer, then from the other members: this may be the last time the source is read
+ * before the others leave. A part that is damaged everywhere is used as it is; its readers get an
+ * error. But fails if a member that may have a good copy does not answer. */
+static int get_part(struct maintenance *k, struct chain *c, uint32_t source,
+		    const struct part_at *at, struct fetched *ret_part)
 {
 	const struct chunk_key *key = at->key;
 
@@ -172,14 +176,14 @@ static int get_part(struct care *k, struct chain *c, uint32_t source, const stru
 		return rc;
 	}
 	metric_add(&k->metrics->damaged_copies, 1);
-	log_error("chain=%u inode=%llu gen=%u chunk=%llu: a copy from target %u has damaged "
-		  "blocks, and nobody has better ones",
+	log_error("chain=%u inode=%llu gen=%u chunk=%llu: the copy from target %u has damaged "
+		  "blocks, and no member has intact ones",
 		  key->chain, (unsigned long long)key->ino.v, key->gen,
 		  (unsigned long long)key->idx, source);
 	return 0;
 }
 
-static int write_parts(struct care *k, struct chain *c, uint32_t source, struct fetched *f,
+static int write_parts(struct maintenance *k, struct chain *c, uint32_t source, struct fetched *f,
 		       struct chunk_tx *tx)
 {
 	struct chunk_key key = tx->ent->id;
@@ -204,7 +208,7 @@ static bool is_own(const struct chunk_record *rec, const struct chunk_own *own)
 		   : own->version == 0;
 }
 
-int replace_own(struct care *k, struct chain *c, const struct oss_resync_chunk_req *req,
+int replace_own(struct maintenance *k, struct chain *c, const struct oss_resync_chunk_req *req,
 		const struct chunk_own *own, uint64_t *ret_bytes)
 {
 	struct chunk_key id = chunk_key_of(c->id, &req->chunk), *key = &id;
@@ -216,9 +220,9 @@ int replace_own(struct care *k, struct chain *c, const struct oss_resync_chunk_r
 	rc = chunk_record_sum(f.rec) == req->sum ? chunk_copy_begin(k->s, key, f.rec, &tx)
 						 : -LE_STALE;
 	if (rc == 0) {
-		/* This may come late: then another attempt has been here, and newer versions. */
+		/* A late request: another attempt, or newer versions, came first. */
 		rc = is_own(tx.old, own) ? write_parts(k, c, req->source, &f, &tx) : -LE_STALE;
-		/* Who was the source when this began may be nobody by now. */
+		/* The source may have left the chain since. */
 		if (rc == 0 && c->epoch != own->epoch)
 			rc = -LE_STALE_EPOCH;
 		if (rc < 0) {
@@ -233,7 +237,8 @@ int replace_own(struct care *k, struct chain *c, const struct oss_resync_chunk_r
 	return rc;
 }
 
-static int own_version(struct care *k, const struct chunk_key *key, struct chunk_own *ret_own)
+static int own_version(struct maintenance *k, const struct chunk_key *key,
+		       struct chunk_own *ret_own)
 {
 	struct chunk_tx tx;
 
@@ -278,8 +283,9 @@ int member_state(struct chain *c, uint32_t target, const struct chunk_key *key,
 	return rc;
 }
 
-/* Has the source no such chunk now? It has said so, but perhaps long ago, and it may have been made
- * anew since. Asked under the chunk's lock here, so that nothing newer can come in between. */
+/* True if the source has no such chunk now. It has reported so, but the message may be old, and
+ * the chunk may have been made since. The query is made under the chunk's lock here, so that
+ * nothing newer is applied in between. */
 static bool still_none(void *arg, const struct chunk_key *key)
 {
 	struct removal *m = arg;
@@ -289,7 +295,7 @@ static bool still_none(void *arg, const struct chunk_key *key)
 	       (st.newest == 0 || st.newest == VERSION_LOST) && m->c->epoch == m->epoch;
 }
 
-/* Is it lost there, still? Asked as above. */
+/* True if the chunk is still lost at the source. Queried like still_none(). */
 static bool still_lost(void *arg, const struct chunk_key *key)
 {
 	struct removal *m = arg;
@@ -299,8 +305,8 @@ static bool still_lost(void *arg, const struct chunk_key *key)
 	       m->c->epoch == m->epoch;
 }
 
-static int remove_chunk(struct care *k, struct chain *c, const struct oss_resync_chunk_req *req,
-			const struct chunk_key *key)
+static int remove_chunk(struct maintenance *k, struct chain *c,
+			const struct oss_resync_chunk_req *req, const struct chunk_key *key)
 {
 	struct removal m = {c, c->epoch, req->source};
 
@@ -308,7 +314,7 @@ static int remove_chunk(struct care *k, struct chain *c, const struct oss_resync
 					    : chunk_copy_remove(k->s, key, still_none, &m);
 }
 
-int receive_chunk(struct care *k, struct chain *c, const struct oss_resync_chunk_req *req,
+int receive_chunk(struct maintenance *k, struct chain *c, const struct oss_resync_chunk_req *req,
 		  struct oss_resync_chunk_rep *rep)
 {
 	struct chunk_key key = chunk_key_of(c->id, &req->chunk);
@@ -316,7 +322,7 @@ int receive_chunk(struct care *k, struct chain *c, const struct oss_resync_chunk
 	int rc;
 
 	rep->incarnation = k->incarnation;
-	/* A chunk whose record cannot be read, or is lost, is like none: it is written anew. */
+	/* A chunk without a readable record is treated like none: it is replaced. */
 	if (req->version == 0 || req->version == VERSION_LOST) {
 		rc = remove_chunk(k, c, req, &key);
 		rep->done = rc == 1 ? RESYNC_REMOVED : RESYNC_SAME;
@@ -331,24 +337,24 @@ int receive_chunk(struct care *k, struct chain *c, const struct oss_resync_chunk
 	return replace_own(k, c, req, &own, &rep->bytes);
 }
 
-/* ---- answers ---- */
+/* ---- replies ---- */
 
 static void put_floor(struct chain *c, uint64_t version, struct kv_batch *b)
 {
-	uint8_t key[CHAIN_ROW_SIZE], value[FLOOR_VALUE_SIZE];
+	uint8_t key[CHAIN_KEY_SIZE], value[FLOOR_VALUE_SIZE];
 
 	if (version <= c->floor)
 		return;
 	c->floor = version;
-	chain_row_encode(ROW_FLOOR, c->id, key);
+	chain_key_encode(ROW_FLOOR, c->id, key);
 	floor_value_encode(version, value);
 	kv_batch_put(b, key, sizeof(key), value, sizeof(value));
 }
 
-/* What is pending here may be committed yet, should this member lead before it has heard that
- * nobody else has it: then the answer must be there, too, or the request is carried out once more.
- */
-static void keep_answers(struct care *k, struct chain *c, struct kv_batch *b)
+/* Adds the replies of versions that are pending here. If this member becomes head before it learns
+ * that no other member has them, it commits them. Without the reply a repeated request would be
+ * executed again. */
+static void keep_answers(struct maintenance *k, struct chain *c, struct kv_batch *b)
 {
 	list_for_each (l, &c->pending) {
 		const struct version *v = list_entry(l, struct version, chain_link);
@@ -360,7 +366,7 @@ static void keep_answers(struct care *k, struct chain *c, struct kv_batch *b)
 	}
 }
 
-int receive_rows(struct care *k, struct chain *c, const struct oss_resync_rows_req *req)
+int receive_rows(struct maintenance *k, struct chain *c, const struct oss_resync_rows_req *req)
 {
 	struct kv_batch *b = group_commit_batch(&k->s->gc);
 	struct wire_r r;
@@ -381,16 +387,17 @@ int receive_rows(struct care *k, struct chain *c, const struct oss_resync_rows_r
 			rc = replay_import(&k->s->replay, &key, &value, b);
 	}
 	put_floor(c, req->floor, b);
-	/* An empty message: these were all. What there is of the chain is here by now. */
+	/* An empty message is the last one. By now all chunks of the chain are here. */
 	if (rc == 0 && req->rows.len == 0) {
-		replay_forget_doubted(&k->s->replay, c->id, b);
-		rc = ledger_take_doubts(&k->s->ledger, c->id, req->doubts, b);
-		/* What went because the source does not have it may be lost there. */
-		if (rc == 0 && req->doubts.len)
+		replay_forget_unconfirmed(&k->s->replay, c->id, b);
+		rc = inventory_take_uncertain(&k->s->inventory, c->id, req->uncertain, b);
+		/* A chunk that was removed because the source does not have it may be lost
+		 * there. */
+		if (rc == 0 && req->uncertain.len)
 			chunk_cache_forget_none(&k->s->cache, c->id);
 	}
 	keep_answers(k, c, b);
-	/* What was taken over before something was wrong is true all the same. */
+	/* Rows that were imported before an error are valid. */
 	TRY(group_commit_wait(&k->s->gc, group_commit_join(&k->s->gc, NULL, false)));
 	return rc < 0 ? rc : r.status;
 }

@@ -1,11 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A damaged block: read → its checksum is wrong → the same block of the same version from another
- * SYNC member → into a new extent, the record keeps its version. Nothing else changes, so readers
- * and members need not hear of it. Where no member has a good one, it stays as it is.
+ * Repair of a block: read → wrong checksum → fetch the same block of the same version from another
+ * SYNC member → write it to a new extent. The record keeps its version. As nothing else changes,
+ * readers and members are not notified. If no member has a good block, it stays damaged.
  */
+#include "ossd/chain/repair.h"
+
 #include "common/base/log.h"
-#include "ossd/chain/care.h"
+#include "ossd/chain/receive.h"
 #include "ossd/chunk/chunk_copy.h"
+#include "ossd/chunk/chunk_tx.h"
+#include "ossd/chunk/store_record.h"
 
 struct at_work {
 	struct list link;
@@ -15,7 +20,7 @@ struct at_work {
 	bool done;
 };
 
-/* ---- what is damaged ---- */
+/* ---- finding damage ---- */
 
 static uint32_t check_part(const struct chunk_record *rec, const struct slot *slot,
 			   const struct chunk_part *part, struct chunk_mask *bad)
@@ -35,9 +40,10 @@ static uint32_t check_part(const struct chunk_record *rec, const struct slot *sl
 	return n;
 }
 
-/* An area of the disk that cannot be read: each of its blocks alone. */
-static int read_single(struct care *k, const struct chunk_key *key, const struct chunk_record *rec,
-		       struct slot *slot, struct chunk_part *part, struct chunk_mask *bad)
+/* Reads one block of a disk area that cannot be read as a whole. */
+static int read_single(struct maintenance *k, const struct chunk_key *key,
+		       const struct chunk_record *rec, struct slot *slot, struct chunk_part *part,
+		       struct chunk_mask *bad)
 {
 	uint32_t i = part->first;
 	struct chunk_record *one;
@@ -59,8 +65,9 @@ static int read_single(struct care *k, const struct chunk_key *key, const struct
 	return 0;
 }
 
-static int check_parts(struct care *k, const struct chunk_key *key, const struct chunk_record *rec,
-		       struct slot *slot, struct chunk_mask *bad, struct repair *ret)
+static int check_parts(struct maintenance *k, const struct chunk_key *key,
+		       const struct chunk_record *rec, struct slot *slot, struct chunk_mask *bad,
+		       struct repair *ret)
 {
 	struct chunk_part part = {0};
 	int rc = 0;
@@ -77,12 +84,12 @@ static int check_parts(struct care *k, const struct chunk_key *key, const struct
 	return rc;
 }
 
-/* ret_rec: the record whose blocks were looked at, a reference for the caller; NULL: there is none,
- * or, -LE_CORRUPT, it cannot be read. One pin holds all of them from the moment in which they are
- * the chunk's to the last part: what a write frees meanwhile others would be given. The slot comes
- * before, for which one may wait long. */
-static int find_damage(struct care *k, const struct chunk_key *key, struct chunk_record **ret_rec,
-		       struct chunk_mask *bad, struct repair *ret)
+/* Checks all blocks. *ret_rec: the record, with a reference for the caller; NULL: no chunk, or
+ * with -LE_CORRUPT: it cannot be read. One pin covers the record and all its blocks: extents that
+ * a write frees meanwhile would be reused. The slot is taken before, as waiting for it may be
+ * long. */
+static int find_damage(struct maintenance *k, const struct chunk_key *key,
+		       struct chunk_record **ret_rec, struct chunk_mask *bad, struct repair *ret)
 {
 	struct read_pin pin;
 	struct slot *slot;
@@ -99,9 +106,9 @@ static int find_damage(struct care *k, const struct chunk_key *key, struct chunk
 	return rc;
 }
 
-/* ---- good ones ---- */
+/* ---- replacing blocks ---- */
 
-/* Good blocks out of a part from another member, into tx. */
+/* Replaces damaged blocks by good ones of a part from another member. */
 static int use_part(struct fetched *f, struct chunk_tx *tx, struct chunk_mask *bad, uint32_t *n)
 {
 	const uint8_t *p = f->slot->data;
@@ -129,7 +136,7 @@ static uint32_t first_bad(const struct chunk_mask *bad, uint32_t n_blocks)
 	return i;
 }
 
-static bool try_member(struct care *k, struct chain *c, uint32_t target, struct chunk_tx *tx,
+static bool try_member(struct maintenance *k, struct chain *c, uint32_t target, struct chunk_tx *tx,
 		       struct chunk_mask *bad, uint32_t *n)
 {
 	struct chunk_key key = tx->ent->id;
@@ -152,9 +159,9 @@ static bool try_member(struct care *k, struct chain *c, uint32_t target, struct 
 	return first_bad(bad, tx->rec->n_blocks) == tx->rec->n_blocks;
 }
 
-/* What no member could give keeps its place. */
-static int replace(struct care *k, struct chain *c, const struct chunk_key *key, uint64_t version,
-		   struct chunk_mask *bad, uint32_t *ret_n)
+/* Blocks that no member has intact stay as they are. */
+static int replace(struct maintenance *k, struct chain *c, const struct chunk_key *key,
+		   uint64_t version, struct chunk_mask *bad, uint32_t *ret_n)
 {
 	struct chunk_tx tx;
 	uint32_t n = 0;
@@ -175,7 +182,7 @@ static int replace(struct care *k, struct chain *c, const struct chunk_key *key,
 	return rc;
 }
 
-static void report(const struct care *k, const struct chunk_key *key, const struct repair *r,
+static void report(const struct maintenance *k, const struct chunk_key *key, const struct repair *r,
 		   int status)
 {
 	const char *text = r->repaired == r->found ? "repaired" : status_text(status);
@@ -186,7 +193,7 @@ static void report(const struct care *k, const struct chunk_key *key, const stru
 		  (unsigned long long)key->idx, k->chains->target, r->found, r->repaired, text);
 }
 
-static int repair_blocks(struct care *k, const struct chunk_key *key, uint64_t version,
+static int repair_blocks(struct maintenance *k, const struct chunk_key *key, uint64_t version,
 			 struct chunk_mask *bad, struct repair *ret)
 {
 	struct chain *c = chain_find(k->chains, key->chain);
@@ -202,12 +209,12 @@ static int repair_blocks(struct care *k, const struct chunk_key *key, uint64_t v
 	return rc;
 }
 
-/* ---- a record that cannot be read ---- */
+/* ---- unreadable records ---- */
 
-/* What the member has committed under that name: what is on its way comes by itself. 1: there is no
- * such chunk; 2: it has lost it, too. */
-static int ask_member(struct care *k, struct chain *c, uint32_t target, const struct chunk_key *key,
-		      struct oss_resync_chunk_req *ret_req)
+/* Requests what the member has committed of the chunk; pending versions are forwarded anyway.
+ * Returns 0, 1: there is no such chunk, or 2: it is lost there too. */
+static int ask_member(struct maintenance *k, struct chain *c, uint32_t target,
+		      const struct chunk_key *key, struct oss_resync_chunk_req *ret_req)
 {
 	struct version_state st = {0};
 	struct fetched f = {0};
@@ -215,7 +222,8 @@ static int ask_member(struct care *k, struct chain *c, uint32_t target, const st
 	TRY(member_state(c, target, key, &st));
 	if (st.newest == VERSION_LOST)
 		return 2;
-	if (st.committed == 0) /* of one that is new there, it may just not have heard so */
+	if (st.committed == 0) /* for a new chunk: the member may not have been notified of its
+	                        * commit */
 		return st.newest ? -LE_NOT_READY : 1;
 	TRY(fetch_part(k, c, target, &(struct part_at){key, st.committed, 0}, &f));
 	*ret_req = (struct oss_resync_chunk_req){chunk_key_id(key), st.committed,
@@ -224,9 +232,9 @@ static int ask_member(struct care *k, struct chain *c, uint32_t target, const st
 	return 0;
 }
 
-/* The others have seen its removal, or do not doubt that it is none. -LE_STALE: it can be read by
- * now, for it was written meanwhile, or they may be none who know. */
-static int remove_unread(struct care *k, const struct chain *c, const struct chunk_key *key,
+/* Removes an unreadable chunk because another member has certainly none: it was removed, or never
+ * existed. -LE_STALE: it was written meanwhile, or the epoch has changed. */
+static int remove_unread(struct maintenance *k, const struct chain *c, const struct chunk_key *key,
 			 uint32_t epoch)
 {
 	struct chunk_tx tx;
@@ -241,9 +249,9 @@ static int remove_unread(struct care *k, const struct chain *c, const struct chu
 	return chunk_tx_wait(&tx);
 }
 
-static int replace_record(struct care *k, const struct chunk_key *key, struct repair *ret)
+static int replace_record(struct maintenance *k, const struct chunk_key *key, struct repair *ret)
 {
-	enum ledger_answer answer = chunk_store_lost(k->s, key);
+	enum inventory_answer answer = chunk_store_lost(k->s, key);
 	struct chain *c = chain_find(k->chains, key->chain);
 	uint32_t epoch = c ? c->epoch : 0, n_without = 0;
 	int rc = -LE_CORRUPT;
@@ -256,7 +264,8 @@ static int replace_record(struct care *k, const struct chunk_key *key, struct re
 			continue;
 		rc = ask_member(k, c, c->members[i].target, key, &req);
 		n_without += rc > 0;
-		if (rc == 2 || (rc == 1 && answer == LEDGER_LOST)) /* nor has this one it */
+		/* nor does this member have it */
+		if (rc == 2 || (rc == 1 && answer == INVENTORY_LOST))
 			rc = -LE_CORRUPT;
 		else if (rc == 1)
 			rc = remove_unread(k, c, key, epoch);
@@ -269,8 +278,8 @@ static int replace_record(struct care *k, const struct chunk_key *key, struct re
 	log_error("chain=%u inode=%llu gen=%u chunk=%llu target=%u: %s: %s", key->chain,
 		  (unsigned long long)key->ino.v, key->gen, (unsigned long long)key->idx,
 		  k->chains->target,
-		  answer == LEDGER_LOST     ? "it is lost here"
-		  : answer == LEDGER_UNSURE ? "it may be lost here"
+		  answer == INVENTORY_LOST     ? "it is lost here"
+		  : answer == INVENTORY_UNSURE ? "it may be lost here"
 					    : "its record is damaged",
 		  rc == 0       ? "the chunk was copied from another member"
 		  : ret->nobody ? "no other member has it"
@@ -278,9 +287,9 @@ static int replace_record(struct care *k, const struct chunk_key *key, struct re
 	return rc;
 }
 
-/* ---- one at a time for each chunk ---- */
+/* ---- one repair per chunk at a time ---- */
 
-static struct at_work *work_find(const struct care *k, const struct chunk_key *key)
+static struct at_work *work_find(const struct maintenance *k, const struct chunk_key *key)
 {
 	list_for_each (l, &k->repairing) {
 		struct at_work *w = list_entry(l, struct at_work, link);
@@ -303,7 +312,8 @@ static int wait_for(struct at_work *w)
 	return rc < 0 ? rc : -LE_BUSY;
 }
 
-static int repair_without_record(struct care *k, const struct chunk_key *key, struct repair *ret)
+static int repair_without_record(struct maintenance *k, const struct chunk_key *key,
+				 struct repair *ret)
 {
 	int rc = replace_record(k, key, ret);
 
@@ -313,7 +323,7 @@ static int repair_without_record(struct care *k, const struct chunk_key *key, st
 	return rc;
 }
 
-int repair_chunk(struct care *k, const struct chunk_key *key, struct repair *ret)
+int repair_chunk(struct maintenance *k, const struct chunk_key *key, struct repair *ret)
 {
 	struct at_work w = {.key = *key}, *other = work_find(k, key);
 	struct chunk_record *rec = NULL;

@@ -1,30 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "ossd/chain/resync.h"
 
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "common/base/moves.h"
+#include "common/base/state_machine.h"
 #include "ossd/chain/commit.h"
-#include "ossd/chain/regain.h"
-#include "ossd/chunk/chunk_copy.h"
+#include "ossd/chain/repair.h"
+#include "ossd/chain/restore_from_syncing.h"
+#include "ossd/chunk/chunk_files.h"
 
 #define PAGE       1000u /* chunks in one message */
-#define ITEMS_MAX  4096u /* of the source in a window */
+#define ITEMS_MAX  4096u /* chunks of the source in a window */
 #define DIRTY_MAX  4096u
-#define TODO_MAX   (ITEMS_MAX + PAGE + DIRTY_MAX) /* of a window of a full comparison */
+#define TODO_MAX   (ITEMS_MAX + PAGE + DIRTY_MAX) /* for a window of a full comparison */
 #define WORKERS    4u
 #define ROWS       500u
 #define CALL_MS    5000u
-#define COPY_MS    20000u
 #define HOLD_MS    10000u
 #define PAUSE_MS   100u
 #define REPORT_MS  20u
 #define PAUSE_MAX  5000u
-#define OTHERS_MAX 300u /* pauses that a member waits for others, which may never be done */
-#define REGAIN_MAX 8u   /* attempts: others write meanwhile */
+#define OTHERS_MAX 300u /* pauses to wait for other members, which may never complete */
+#define RESTORE_MAX 8u   /* attempts; other writers may interfere */
 
 #define TO(phase) (1u << RESYNC_##phase)
-MOVE_TABLE(resync_moves, "resync", N_RESYNC_PHASES,
+STATE_MACHINE(resync_moves, "resync", N_RESYNC_PHASES,
 	   .states = {"idle", "logged", "full", "rows", "reported", "failed"},
 	   .allowed = {
 		   [RESYNC_IDLE] = TO(LOGGED) | TO(FULL) | TO(FAILED),
@@ -52,23 +53,23 @@ struct job {
 	int phase;
 	bool cancel;   /* another epoch, or the end */
 	bool spoilt;   /* a version has not reached the member */
-	bool reported; /* it may be SYNC on record: nothing is committed without it any more */
-	bool overflow; /* more changes than could be noted */
+	bool reported; /* the member may be SYNC on record: nothing is committed without it */
+	bool overflow; /* more changes than can be recorded */
 	uint64_t incarnation; /* of the member */
 	struct fiber *fiber, *workers[WORKERS];
-	/* What is covered: everything before lo, and [lo, hi] but for the todo list. */
+	/* Covered: everything before lo, and [lo, hi] except the todo list. */
 	bool watching, listing;
 	struct chunk_key lo, hi;
 	struct todo *todo; /* sorted */
-	uint32_t n_todo, todo_room, next_todo, n_done;
+	uint32_t n_todo, todo_space, next_todo, n_done;
 	struct chunk_key *dirty;
 	uint32_t n_dirty, dirty_max;
 	struct item *items; /* ITEMS_MAX of the source, then PAGE of the member */
 	uint32_t n_items, n_theirs;
-	int rc; /* of the workers */
+	int rc; /* first error of the workers */
 	uint64_t compared, copied, removed, bytes;
 	bool logged;
-	uint32_t log_epoch; /* what is not in that log has not changed since the member was SYNC */
+	uint32_t log_epoch; /* chunks not in that log have not changed since the member was SYNC */
 };
 
 struct resync {
@@ -86,7 +87,7 @@ static const struct chunk_key KEY_MAX = {UINT32_MAX, {UINT64_MAX}, UINT32_MAX, U
 
 static void job_move(struct job *j, int to)
 {
-	j->phase = move_take(&resync_moves, j->phase, to);
+	j->phase = state_machine_move(&resync_moves, j->phase, to);
 }
 
 const char *resync_phase_name(enum resync_phase phase)
@@ -155,7 +156,7 @@ bool resync_fills(struct resync *r, struct chain *c, uint32_t target, const stru
 	return k ? covered(j, k) : j->phase != RESYNC_IDLE && j->phase != RESYNC_FAILED;
 }
 
-/* A change of the chunk has joined. */
+/* Called when a change of the chunk has joined. */
 static void joined(void *arg, const struct chunk_key *k)
 {
 	struct resync *r = arg;
@@ -191,17 +192,17 @@ static int compare_todo(const void *a, const void *b)
 
 static int todo_add(struct job *j, const struct chunk_key *k)
 {
-	if (j->n_todo == j->todo_room) {
-		uint32_t room = j->todo_room * 2;
+	if (j->n_todo == j->todo_space) {
+		uint32_t space = j->todo_space * 2;
 		struct todo *t;
 
-		if (room > 2 * j->r->o.p->resync_log_max + 2 * TODO_MAX)
+		if (space > 2 * j->r->o.p->resync_log_max + 2 * TODO_MAX)
 			return -LE_TOO_BIG;
-		t = realloc(j->todo, room * sizeof(*t));
+		t = realloc(j->todo, space * sizeof(*t));
 		if (!t)
 			return -LE_NOMEM;
 		j->todo = t;
-		j->todo_room = room;
+		j->todo_space = space;
 	}
 	j->todo[j->n_todo++] = (struct todo){*k, false};
 	return 0;
@@ -216,7 +217,7 @@ static int add_pending(void *arg, const struct chunk_key *k)
 	return todo_add(j, k);
 }
 
-/* With what is pending now: a list may have what was before, and end when that is committed. */
+/* Begins with the pending chunks: a list may have their earlier versions. */
 static int window_open(struct job *j, const struct chunk_key *lo, const struct chunk_key *hi)
 {
 	j->lo = *lo;
@@ -227,8 +228,7 @@ static int window_open(struct job *j, const struct chunk_key *lo, const struct c
 	return chain_log_each_pending(j->r->o.log, j->c->id, add_pending, j);
 }
 
-/* The list is complete with what was noted; from now on the rest of the window is covered. Does not
- * yield. */
+/* Adds the recorded changes to the list: the rest of the window is covered. Does not yield. */
 static int window_close(struct job *j)
 {
 	uint32_t n = 0;
@@ -263,10 +263,10 @@ static int check_incarnation(const struct job *j, uint64_t incarnation)
 	return incarnation == j->incarnation ? 0 : -LE_DISCONNECTED;
 }
 
-/* Under the chunk's lock, with nothing of it pending. */
+/* Makes the member's chunk equal. Call under the chunk's lock, with no change pending. */
 static int make_equal(struct job *j, const struct chunk_tx *tx, uint64_t *ret_bytes)
 {
-	/* What may be lost counts as none: the doubt goes with the rows at the end. */
+	/* A chunk that may be lost is sent as none: uncertain cells are sent with the last rows. */
 	struct oss_resync_chunk_req req = {
 		.chunk = chunk_key_id(&tx->ent->id),
 		.version = tx->old                    ? tx->old->version
@@ -278,7 +278,7 @@ static int make_equal(struct job *j, const struct chunk_tx *tx, uint64_t *ret_by
 	struct oss_resync_chunk_rep rep = {0};
 	struct rpc_call call = {.op = OP_oss_resync_chunk, .req = &req, .rep = &rep};
 	struct ossd_metrics *m = j->r->o.metrics;
-	int rc = call_member(j, &call, COPY_MS);
+	int rc = call_member(j, &call, RESYNC_COPY_MS);
 
 	rpc_call_fini(&call);
 	TRY(rc < 0 ? rc : check_incarnation(j, rep.incarnation));
@@ -297,7 +297,7 @@ static int make_equal(struct job *j, const struct chunk_tx *tx, uint64_t *ret_by
 
 /* ---- what the source has lost ---- */
 
-/* Whoever else is filled from here may have been found equal without the chunk. */
+/* The other members being filled may have been found equal without the chunk. */
 static int spoil_others(struct job *j)
 {
 	list_for_each (l, &j->r->jobs) {
@@ -312,23 +312,23 @@ static int spoil_others(struct job *j)
 	return 0;
 }
 
-/* 1: nobody has it. */
-static int regain(struct job *j, const struct chunk_key *k)
+/* Restores a chunk that cannot be read here. Returns 1 if no member has it. */
+static int restore(struct job *j, const struct chunk_key *k)
 {
-	struct regain g = {j->c, j->target, j->epoch,
+	struct restore g = {j->c, j->target, j->epoch,
 			   chain_log_is(j->r->o.log, j->c->id, j->log_epoch)};
-	struct care *care = j->r->o.care;
+	struct maintenance *maintenance = j->r->o.maintenance;
 	struct oss_resync_chunk_req req;
 	struct repair r;
 	int rc = 1;
 
 	if (j->c->n_sync == 1) {
-		rc = regain_find(care, &g, k, &req);
+		rc = restore_find(maintenance, &g, k, &req);
 		if (rc == 0)
 			rc = spoil_others(j);
 		if (rc == 0)
-			rc = regain_take(care, &g, &req);
-	} else if (repair_chunk(care, k, &r) != -LE_CORRUPT) {
+			rc = restore_take(maintenance, &g, &req);
+	} else if (repair_chunk(maintenance, k, &r) != -LE_CORRUPT) {
 		rc = 0;
 	} else if (!r.nobody) {
 		rc = -LE_AGAIN;
@@ -336,17 +336,17 @@ static int regain(struct job *j, const struct chunk_key *k)
 	return rc;
 }
 
-/* A chunk that cannot be read here and that nobody else has is lost. */
+/* Holds a chunk. One that cannot be read here, and that no other member has, is lost. */
 static int hold_own(struct job *j, const struct chunk_key *k, struct chunk_tx *tx)
 {
 	struct chunk_store *s = j->r->s;
 
-	for (uint32_t i = 0; i < REGAIN_MAX; i++) {
+	for (uint32_t i = 0; i < RESTORE_MAX; i++) {
 		int rc = chunk_hold(s, k, loop_deadline_ms(HOLD_MS), tx);
 
 		if (rc != -LE_CORRUPT)
 			return rc;
-		rc = regain(j, k);
+		rc = restore(j, k);
 		if (rc == 1)
 			return chunk_hold_over(s, k, loop_deadline_ms(HOLD_MS), tx);
 		TRY(rc);
@@ -357,12 +357,12 @@ static int hold_own(struct job *j, const struct chunk_key *k, struct chunk_tx *t
 static int do_one(struct job *j, struct todo *t)
 {
 	struct resync *r = j->r;
-	struct pace_work w;
+	struct maintenance_turn w;
 	struct chunk_tx tx;
 	uint64_t bytes = 0;
 	int rc;
 
-	pace_begin(r->o.pace, &w);
+	maintenance_turn_begin(r->o.turns, &w);
 	rc = hold_own(j, &t->k, &tx);
 	if (rc == 0) {
 		rc = make_equal(j, &tx, &bytes);
@@ -370,7 +370,7 @@ static int do_one(struct job *j, struct todo *t)
 			t->done = true;
 		chunk_release(&tx);
 	}
-	pace_end(r->o.pace, &w, bytes);
+	maintenance_turn_end(r->o.turns, &w, bytes);
 	j->n_done++;
 	j->compared++;
 	metric_add(&r->o.metrics->resync_compared, 1);
@@ -434,7 +434,7 @@ static int add_rows(struct job *j, enum row_kind kind)
 	return rc;
 }
 
-/* One page of what the member suspects. */
+/* Requests one page of the chunks that the member suspects. */
 static int ask(struct job *j, const struct chunk_id *from, struct oss_resync_ask_rep *rep,
 	       struct rpc_call *call)
 {
@@ -477,13 +477,13 @@ static int run_logged(struct job *j, const struct oss_resync_ask_rep *rep)
 	uint32_t log_max = j->r->o.p->resync_log_max;
 
 	job_move(j, RESYNC_LOGGED);
-	/* What comes meanwhile is a log like the one that is being read. */
+	/* Changes meanwhile are limited like the log that is being read. */
 	j->dirty_max = log_max < DIRTY_MAX ? log_max : DIRTY_MAX;
 	TRY(window_open(j, &KEY_MIN, &KEY_MAX));
 	TRY(add_rows(j, ROW_CHANGED));
 	TRY(add_rows(j, ROW_PENDING));
 	TRY(add_suspects(j, rep));
-	/* It may have been given up while it was read, and its rows with it. */
+	/* The log may have been discarded, with its rows, while it was read. */
 	TRY(chain_log_is(j->r->o.log, j->c->id, j->log_epoch) ? window_close(j) : -LE_TOO_BIG);
 	log_info("chain %u: target %u returns: %u chunks to compare", j->c->id, j->target,
 		 j->n_todo);
@@ -497,7 +497,7 @@ struct list_arg {
 	struct item *to;
 	uint32_t n, max;
 	uint32_t chain;
-	const struct chunk_key *last; /* nothing behind it */
+	const struct chunk_key *last; /* stop after it */
 	bool behind;
 };
 
@@ -513,7 +513,7 @@ static int list_one(void *arg, const struct chunk_summary *c)
 	return 0;
 }
 
-/* The source's chunks in [lo, hi]; hi comes nearer when there are more than can be held. */
+/* Lists the source's chunks in [lo, hi]. Lowers hi if there are more than fit. */
 static int list_own(struct job *j)
 {
 	struct list_arg a = {
@@ -526,7 +526,7 @@ static int list_own(struct job *j)
 
 		TRY(chunk_list(j->r->s, &from, PAGE, list_one, &a, &more));
 		if (more && !a.behind && a.n == before)
-			return -LE_AGAIN; /* a page of nothing but chunks that come just now */
+			return -LE_AGAIN; /* a page with only chunks that are not yet committed */
 		if (a.n == ITEMS_MAX) {
 			j->hi = a.to[a.n - 1].k;
 			break;
@@ -560,7 +560,7 @@ static int list_theirs(struct job *j, const struct chunk_key *from, bool *ret_mo
 	return rc;
 }
 
-/* Where a window from lo should end: so that neither side has more than a page in it. */
+/* Chooses the end of a window from lo: neither side has more than a page in it. */
 static int choose_end(struct job *j, const struct chunk_key *lo, struct chunk_key *ret_hi)
 {
 	struct list_arg a = {.j = j, .to = j->items, .max = PAGE, .chain = j->c->id};
@@ -578,7 +578,7 @@ static int choose_end(struct job *j, const struct chunk_key *lo, struct chunk_ke
 	return 0;
 }
 
-/* Both lists are in order. A chunk whose record is damaged there has version 0. */
+/* Both lists are sorted. A chunk with a damaged record has version 0. */
 static int compare_lists(struct job *j)
 {
 	const struct item *a = j->items, *a_end = a + j->n_items;
@@ -614,12 +614,12 @@ static void add_lost_one(void *arg, const struct chunk_key *k)
 		a->rc = todo_add(a->j, k);
 }
 
-/* What is lost here, the member may have lost too, or never had. */
+/* Chunks that are lost here may be lost at the member too, or never have been there. */
 static int add_lost(struct job *j)
 {
 	struct lost_arg a = {j, 0};
 
-	ledger_each_lost(&j->r->s->ledger, add_lost_one, &a);
+	inventory_each_lost(&j->r->s->inventory, add_lost_one, &a);
 	return a.rc;
 }
 
@@ -644,33 +644,33 @@ static int run_full(struct job *j)
 	j->watching = false;
 	log_info("chain %u: target %u returns: all chunks are compared", j->c->id, j->target);
 	for (;;) {
-		struct pace_work w;
+		struct maintenance_turn w;
 		int rc;
 
-		pace_begin(j->r->o.pace, &w);
+		maintenance_turn_begin(j->r->o.turns, &w);
 		rc = run_window(j, &lo);
-		pace_end(j->r->o.pace, &w, 0);
+		maintenance_turn_end(j->r->o.turns, &w, 0);
 		TRY(rc);
 		TRY(do_todo(j));
 		if (chunk_key_compare(&j->hi, &KEY_MAX) == 0)
 			return 0;
 		lo = key_after(j->hi);
-		j->lo = lo; /* so all of the window is covered while the next one is chosen */
+		j->lo = lo; /* all of the window is covered while the next is chosen */
 	}
 }
 
-/* ---- answers ---- */
+/* ---- replies ---- */
 
 struct rows_arg {
 	struct chain *c;
 	uint8_t *buf;
 	struct wire_w w;
-	uint8_t next[REPLAY_ROW_SIZE + 1];
+	uint8_t next[REPLAY_KEY_SIZE + 1];
 	size_t next_len;
 };
 
-/* Of a version that may not reach the member, or be taken back: who had it alone would tell a
- * client that its write was done. It comes with the version. What has none is true in any case. */
+/* True if the row is the reply of a pending version. It is sent with that version: a member with
+ * only the reply would report a write as done that may yet be aborted. */
 static bool answers_pending(const struct chain *c, const struct resync_row *row)
 {
 	list_for_each (l, &c->pending) {
@@ -690,7 +690,7 @@ static int row_one(void *arg, const void *key, size_t key_len, const void *value
 	struct replay_row row;
 	struct resync_row out;
 
-	TRY(replay_row_decode(key, key_len, &k));
+	TRY(replay_key_decode(key, key_len, &k));
 	TRY(replay_parse(value, len, &row));
 	out = (struct resync_row){k.session, k.slot, row.seq, row.op, row.reply};
 	if (!answers_pending(a->c, &out))
@@ -706,23 +706,23 @@ static int send_rows(struct job *j, struct bytes rows)
 	struct oss_resync_rows_req req = {.rows = rows, .floor = j->c->floor};
 	struct oss_resync_rows_rep rep = {0};
 	struct rpc_call call = {.op = OP_oss_resync_rows, .req = &req, .rep = &rep};
-	uint8_t doubts[LEDGER_DOUBTS_MAX];
+	uint8_t uncertain[INVENTORY_UNCERTAIN_MAX];
 	int rc;
 
-	if (rows.len == 0) /* the last one */
-		req.doubts =
-			bytes_of(doubts, ledger_put_doubts(&j->r->s->ledger, j->c->id, doubts));
+	if (rows.len == 0) /* the last message */
+		req.uncertain = bytes_of(uncertain, inventory_put_uncertain(&j->r->s->inventory,
+									    j->c->id, uncertain));
 	rc = call_member(j, &call, CALL_MS);
 	rpc_call_fini(&call);
 	return rc < 0 ? rc : check_incarnation(j, rep.incarnation);
 }
 
-/* Everything is covered, so what is answered from now on goes there by itself. */
+/* Sends the rows. Everything is covered, so later replies are sent with their versions. */
 static int run_rows(struct job *j)
 {
 	size_t size = ROWS * (REPLAY_REPLY_MAX + 40u);
 	struct rows_arg a = {.c = j->c, .buf = malloc(size)};
-	uint8_t end[REPLAY_ROW_SIZE + 1] = {0};
+	uint8_t end[REPLAY_KEY_SIZE + 1] = {0};
 	struct replay_key last = {j->c->id, UINT32_MAX, UINT64_MAX};
 	bool more = true;
 	int rc;
@@ -730,9 +730,9 @@ static int run_rows(struct job *j)
 	job_move(j, RESYNC_ROWS);
 	if (!a.buf)
 		return -LE_NOMEM;
-	replay_row_encode(&(struct replay_key){.chain = j->c->id}, a.next);
-	a.next_len = REPLAY_ROW_SIZE;
-	replay_row_encode(&last, end);
+	replay_key_encode(&(struct replay_key){.chain = j->c->id}, a.next);
+	a.next_len = REPLAY_KEY_SIZE;
+	replay_key_encode(&last, end);
 	rc = group_commit_barrier(&j->r->s->gc);
 	while (rc == 0 && more) {
 		struct kv_range range = {a.next, a.next_len, end, sizeof(end), ROWS};
@@ -742,7 +742,7 @@ static int run_rows(struct job *j)
 		if (rc == 0 && a.w.len)
 			rc = send_rows(j, bytes_of(a.buf, (uint32_t)a.w.len));
 	}
-	if (rc == 0) /* these were all */
+	if (rc == 0) /* marks the end */
 		rc = send_rows(j, bytes_of(a.buf, 0));
 	free(a.buf);
 	return rc;
@@ -762,8 +762,8 @@ static int run_compare(struct job *j)
 	j->log_epoch = chain_log_epoch(j->r->o.log, j->c->id);
 	if (j->log_epoch > rep.synced_epoch + 1)
 		j->log_epoch = 0;
-	/* What has vanished here is in no log. */
-	j->logged = j->log_epoch && !ledger_doubts(&j->r->s->ledger, j->c->id);
+	/* No log contains rows that were lost here. */
+	j->logged = j->log_epoch && !inventory_is_uncertain(&j->r->s->inventory, j->c->id);
 	rc = j->logged ? run_logged(j, &rep) : -LE_TOO_BIG;
 	if (rc == -LE_TOO_BIG && !ended(j)) {
 		j->logged = false;
@@ -774,11 +774,11 @@ out:
 	return rc;
 }
 
-/* Somebody else is filled as well and was not compared yet: it may have what is lost here, and who
- * becomes SYNC without it may take that one's place. */
+/* True if another member is being filled and was not compared yet: it may have what is lost here,
+ * and the member that becomes SYNC first may replace it. */
 static bool others_may_have(const struct job *j)
 {
-	if (!ledger_doubts(&j->r->s->ledger, j->c->id))
+	if (!inventory_is_uncertain(&j->r->s->inventory, j->c->id))
 		return false;
 	for (uint32_t i = j->c->n_sync; i < j->c->n_members; i++) {
 		const struct chain_member *m = &j->c->members[i];
@@ -791,7 +791,7 @@ static bool others_may_have(const struct job *j)
 	return false;
 }
 
-/* Whatever the answer, an earlier attempt may be carried out yet: only another epoch tells. */
+/* Repeats until success or another epoch: an earlier report may still take effect. */
 static int report(struct job *j)
 {
 	struct resync *r = j->r;
@@ -816,8 +816,8 @@ static int run_job(struct job *j)
 {
 	int rc;
 
-	j->todo_room = TODO_MAX;
-	j->todo = malloc(j->todo_room * sizeof(*j->todo));
+	j->todo_space = TODO_MAX;
+	j->todo = malloc(j->todo_space * sizeof(*j->todo));
 	j->dirty = malloc(DIRTY_MAX * sizeof(*j->dirty));
 	j->items = malloc((ITEMS_MAX + PAGE) * sizeof(*j->items));
 	rc = j->todo && j->dirty && j->items ? run_compare(j) : -LE_NOMEM;
@@ -872,7 +872,8 @@ static void attempt(struct job *j)
 	r->n_running--;
 	metric_set(&r->o.metrics->resync_jobs, r->n_running);
 	waitq_wake_one(&r->turn);
-	care_noticed(r->o.care, ended(j) ? 0 : rc); /* then it may be the MDS's word */
+	/* if the job has ended, rc may come from the metadata server */
+	maintenance_noticed(r->o.maintenance, ended(j) ? 0 : rc);
 	if (rc < 0) {
 		job_move(j, RESYNC_FAILED);
 		metric_add(&r->o.metrics->resync_failures, 1);
@@ -911,7 +912,7 @@ static void job_create(struct resync *r, struct chain *c, uint32_t target)
 	struct job *j = calloc(1, sizeof(*j));
 
 	if (!j)
-		return; /* the next epoch or start tries again */
+		return; /* the next epoch or start retries */
 	*j = (struct job){.r = r, .c = c, .target = target, .epoch = c->epoch};
 	list_push(&r->jobs, &j->link);
 	latch_add(&r->fibers, 1);

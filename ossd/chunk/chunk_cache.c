@@ -1,8 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "ossd/chunk/chunk_cache.h"
 
 #include <stdlib.h>
 
-#define CLASS_SINGLE RECORD_CLASSES /* from malloc, when the slabs hold as much as they may */
+#include "common/rt/loop.h"
+
+#define CLASS_SINGLE RECORD_CLASSES /* from malloc, when the slabs have reached bytes_max */
 #define SLAB_MIN     (64u << 10)
 
 struct slab {
@@ -41,17 +44,17 @@ static void slab_add(struct chunk_cache *c, void **head, size_t size)
 		give_free(head, (char *)(s + 1) + i * size);
 }
 
-/* As many blocks as take the room of these, and of the gaps behind them. */
-static uint32_t record_room(uint32_t n_blocks, uint32_t n_gaps)
+/* The number of blocks that occupy as much memory as these blocks and the gaps after them. */
+static uint32_t record_space(uint32_t n_blocks, uint32_t n_gaps)
 {
 	const uint32_t per_block = sizeof(struct chunk_block) / sizeof(struct chunk_gap);
 
 	return n_blocks + (n_gaps + per_block - 1) / per_block;
 }
 
-static uint32_t record_class(uint32_t room)
+static uint32_t record_class(uint32_t space)
 {
-	return room <= 1 ? 0 : 32u - (uint32_t)__builtin_clz(room - 1);
+	return space <= 1 ? 0 : 32u - (uint32_t)__builtin_clz(space - 1);
 }
 
 static size_t record_bytes(const struct chunk_record *r)
@@ -62,7 +65,7 @@ static size_t record_bytes(const struct chunk_record *r)
 
 struct chunk_record *chunk_record_create(struct chunk_cache *c, uint32_t n_blocks, uint32_t n_gaps)
 {
-	uint32_t k = record_class(record_room(n_blocks, n_gaps));
+	uint32_t k = record_class(record_space(n_blocks, n_gaps));
 	size_t size = chunk_record_size(1u << k, 0);
 	struct chunk_record *r;
 
@@ -106,6 +109,7 @@ void chunk_cache_init(struct chunk_cache *c, uint64_t bytes_max)
 	*c = (struct chunk_cache){.bytes_max = bytes_max};
 	hmap_init(&c->map, 1024);
 	list_init(&c->lru);
+	list_init(&c->none);
 }
 
 void chunk_cache_fini(struct chunk_cache *c)
@@ -129,17 +133,29 @@ void chunk_cache_fini(struct chunk_cache *c)
 	}
 }
 
-static void evict(struct chunk_cache *c)
+static void evict(struct chunk_cache *c, struct chunk_ent *e)
 {
-	while (c->bytes > c->bytes_max && !list_empty(&c->lru)) {
-		struct chunk_ent *e = list_entry(c->lru.next, struct chunk_ent, lru);
+	list_remove(&e->lru);
+	list_remove(&e->none);
+	hmap_remove(&c->map, &e->node);
+	chunk_record_unref(c, e->rec);
+	c->bytes -= sizeof(*e);
+	give_free(&c->free_ents, e);
+}
 
-		list_remove(&e->lru);
-		hmap_remove(&c->map, &e->node);
-		chunk_record_unref(c, e->rec);
-		c->bytes -= sizeof(*e);
-		give_free(&c->free_ents, e);
+static void shrink(struct chunk_cache *c)
+{
+	uint64_t now_us = loop_now_us();
+
+	while (!list_empty(&c->none)) {
+		struct chunk_ent *e = list_entry(c->none.next, struct chunk_ent, none);
+
+		if (now_us - e->idle_us < CHUNK_NONE_KEEP_US)
+			break;
+		evict(c, e);
 	}
+	while (c->bytes > c->bytes_max && !list_empty(&c->lru))
+		evict(c, list_entry(c->lru.next, struct chunk_ent, lru));
 }
 
 struct chunk_ent *chunk_ent_find(struct chunk_cache *c, const struct chunk_key *id)
@@ -152,6 +168,7 @@ struct chunk_ent *chunk_ent_find(struct chunk_cache *c, const struct chunk_key *
 		if (chunk_key_equal(&e->id, id)) {
 			e->refs++;
 			list_remove(&e->lru);
+			list_remove(&e->none);
 			return e;
 		}
 	}
@@ -164,7 +181,7 @@ struct chunk_ent *chunk_ent_get(struct chunk_cache *c, const struct chunk_key *i
 
 	if (e)
 		return e;
-	evict(c);
+	shrink(c);
 	if (!c->free_ents)
 		slab_add(c, &c->free_ents, sizeof(*e));
 	e = take_free(&c->free_ents);
@@ -172,6 +189,7 @@ struct chunk_ent *chunk_ent_get(struct chunk_cache *c, const struct chunk_key *i
 		return NULL;
 	*e = (struct chunk_ent){.id = *id, .refs = 1};
 	list_init(&e->lru);
+	list_init(&e->none);
 	list_init(&e->held);
 	list_init(&e->under_way);
 	waitq_init(&e->moved);
@@ -187,8 +205,11 @@ void chunk_ent_put(struct chunk_cache *c, struct chunk_ent *e)
 	if (--e->refs || e->n_pend)
 		return;
 	list_push(&c->lru, &e->lru);
-	if (c->bytes > c->bytes_max)
-		evict(c);
+	if (!e->rec && !e->lost) {
+		e->idle_us = loop_now_us();
+		list_push(&c->none, &e->none);
+	}
+	shrink(c);
 }
 
 void chunk_ent_set_pending(struct chunk_cache *c, struct chunk_ent *e, struct chunk_record *rec)

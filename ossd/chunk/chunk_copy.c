@@ -1,6 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "ossd/chunk/chunk_copy.h"
 
-#include "ossd/chunk/store_impl.h"
+#include "ossd/chunk/chunk_tx.h"
+#include "ossd/chunk/store_block.h"
+#include "ossd/chunk/store_record.h"
+
 
 #define QUIET_POLL_US  300u
 #define QUIET_POLLS    100u
@@ -8,15 +12,15 @@
 
 /* ---- source ---- */
 
-/* Under the lock nothing new joins, so what there is gets settled soon, unless it has to be taken
- * back, for which the lock is needed: 1. */
+/* Waits until no change is pending. Under the lock no new change joins, so the pending ones are
+ * soon committed. But aborting one needs the lock: returns 1 if that may be the case. */
 static int wait_quiet(struct chunk_store *s, struct chunk_ent *e)
 {
 	for (uint32_t i = 0; e->n_pend; i++) {
 		TRY(chunk_store_status(s));
 		if (i == QUIET_POLLS)
 			return 1;
-		group_commit_hurry(&s->gc);
+		group_commit_expedite(&s->gc);
 		TRY(fiber_sleep_us(QUIET_POLL_US));
 	}
 	return 0;
@@ -67,7 +71,7 @@ static uint32_t padded(const struct chunk_block *b)
 	return block_units(b) * UNIT_SIZE;
 }
 
-/* What the file does not have any more is zeros, and fails its checksum where it matters. */
+/* A range that the file does not have reads as zeros, and fails its checksum where that matters. */
 static int read_run(struct chunk_store *s, uint8_t *buf, uint32_t len, uint64_t off)
 {
 	int rc = env_file_pread(s->data.f, buf, len, off);
@@ -201,8 +205,7 @@ int chunk_part_write(struct chunk_tx *tx, const struct slot *slot, const struct 
 	return run ? write_run(tx, slot->data + begin, run, run_off) : 0;
 }
 
-/* Where there was one that could not be read, its extents are not known: they are free again after
- * the next start. */
+/* If the record could not be read, its extents are unknown: the next start frees them. */
 int chunk_copy_remove(struct chunk_store *s, const struct chunk_key *k,
 		      bool (*may)(void *arg, const struct chunk_key *k), void *arg)
 {

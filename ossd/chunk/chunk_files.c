@@ -1,39 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Changes and questions that concern all chunks of a file: trim, punch, remove, stat, list.
- * They walk the index in bounded steps; each step's changes share a group commit.
+ * Changes and queries of all chunks of a file: trim, punch, remove, stat, list. They walk the
+ * index in bounded steps. The changes of a step share a group commit.
  */
-#include "ossd/chunk/store_impl.h"
+#include "ossd/chunk/chunk_files.h"
 
 #include <stdlib.h>
 
+#include "ossd/chunk/chunk_names.h"
+#include "ossd/chunk/chunk_tx.h"
+#include "ossd/chunk/chunk_write.h"
+#include "ossd/chunk/store_block.h"
+#include "ossd/chunk/store_record.h"
+
 #define STEP      CHUNK_EDITS_MAX
-#define SCAN_STEP 1024u /* rows read at once */
+#define SCAN_STEP 1024u /* rows read in one scan */
 
 /* ---- walking the index ---- */
 
 struct walk {
 	struct chunk_store *s;
-	uint8_t key[CHUNK_ROW_SIZE + 1]; /* where to go on */
+	uint8_t key[CHUNK_KEY_SIZE + 1]; /* the next key */
 	size_t key_len;
-	uint8_t end[CHUNK_ROW_SIZE + 1]; /* exclusive */
+	uint8_t end[CHUNK_KEY_SIZE + 1]; /* exclusive */
 	bool more;
 	struct chunk_names seen;
-	/* what to do with a row */
+	/* called for each row */
 	int (*row)(struct walk *w, const struct chunk_key *id, const void *value, size_t len);
 	void *arg;
 };
 
-/* Chunks [first, last] of one inode generation (or of everything between two ids of a chain). */
+/* Walks chunks [first, last] of one inode generation, or everything between two keys of a chain. */
 static void walk_init(struct walk *w, struct chunk_store *s, const struct chunk_key *first,
 		      const struct chunk_key *last)
 {
 	w->s = s;
 	w->more = true;
 	w->seen = (struct chunk_names){0};
-	chunk_row_encode(ROW_CHUNK, first, w->key);
-	w->key_len = CHUNK_ROW_SIZE;
-	chunk_row_encode(ROW_CHUNK, last, w->end);
-	w->end[CHUNK_ROW_SIZE] = 0;
+	chunk_key_encode(ROW_CHUNK, first, w->key);
+	w->key_len = CHUNK_KEY_SIZE;
+	chunk_key_encode(ROW_CHUNK, last, w->end);
+	w->end[CHUNK_KEY_SIZE] = 0;
 }
 
 static int walk_row(void *arg, const void *key, size_t key_len, const void *value, size_t len)
@@ -41,7 +48,7 @@ static int walk_row(void *arg, const void *key, size_t key_len, const void *valu
 	struct walk *w = arg;
 	struct chunk_key id;
 
-	TRY(chunk_row_decode(ROW_CHUNK, key, key_len, &id));
+	TRY(chunk_key_decode(ROW_CHUNK, key, key_len, &id));
 	memcpy(w->key, key, key_len);
 	w->key[key_len] = 0;
 	w->key_len = key_len + 1;
@@ -74,24 +81,24 @@ static int collect(struct walk *w, const struct chunk_key *id, const void *value
 }
 
 struct edit {
-	/* The change of one chunk: one of chunk_tx_*. */
+	/* The change of one chunk; calls a function chunk_tx_*. */
 	int (*change)(const struct edit *e, struct chunk_tx *tx);
-	/* Does nothing of the chunk remain? */
+	/* True if nothing of the chunk remains. */
 	bool (*whole)(const struct edit *e, const struct chunk_key *id);
 	const struct chunk_edits *how;
 	uint32_t chunk_size;
-	uint64_t off, end; /* of the file */
+	uint64_t off, end; /* range of the file */
 };
 
-/* The store's own way: one group commit for all of a step. */
+/* The store's default: one group commit for all changes of a step. */
 struct own {
 	struct chunk_store *s;
-	const struct chunk_edits *may; /* NULL: it may */
+	const struct chunk_edits *may; /* NULL: always permitted */
 	struct chunk_tx tx[STEP];
 	uint32_t n;
 };
 
-/* What is to go need not be read, and nobody else could have what is lost. */
+/* A chunk that is removed as a whole need not be read. No other member can have a lost one. */
 static int own_begin(void *arg, const struct chunk_key *id, bool whole, struct chunk_tx *tx)
 {
 	struct chunk_store *s = ((struct own *)arg)->s;
@@ -104,7 +111,7 @@ static int own_join(void *arg, struct chunk_tx *tx)
 	struct own *o = arg;
 	int rc = o->may ? o->may->may(o->may->arg) : 0;
 
-	/* Of a chain that was replicated until now: what it holds back must be committed before. */
+	/* The chain was replicated until now: versions it holds pending must be committed first. */
 	if (rc == 0 && !list_empty(&tx->ent->held))
 		rc = -LE_STALE_EPOCH;
 	if (rc < 0) {
@@ -167,12 +174,12 @@ static int change_remove(const struct edit *e, struct chunk_tx *tx)
 	return chunk_tx_remove(tx);
 }
 
-/* On the heap: too much for the stack of a fiber. */
+/* On the heap: too large for the stack of a fiber. */
 struct work {
 	struct ids ids;
 	struct own own;
 	struct chunk_edits own_edits;
-	uint64_t n; /* chunks that have changed */
+	uint64_t n; /* chunks changed */
 };
 
 static int edit_begin(struct chunk_store *s, struct edit *e, struct work **ret_work)
@@ -206,25 +213,27 @@ static int edit_rows(struct chunk_store *s, const struct edit *e, const struct c
 	return 0;
 }
 
-/* Chunks that have no row, but should: they are met like one whose record cannot be read. What is
- * in doubt is left alone where nobody else could have it: it stays in doubt, and keeps no file. */
+/* Changes the chunks that are lost, which fails like that of a chunk with an unreadable record.
+ * Uncertain chunks (chunk_inventory.h) are skipped where no other member can have them: they do
+ * not block the removal of a file. */
 static int edit_lost(struct chunk_store *s, const struct edit *e, const struct chunk_key *first,
 		     const struct chunk_key *last, struct work *work)
 {
 	for (;;) {
 		uint64_t before = work->n;
 
-		switch (ledger_range(&s->ledger, first, last, &work->ids.id[0])) {
-		case LEDGER_NONE:
+		switch (inventory_range(&s->inventory, first, last, &work->ids.id[0])) {
+		case INVENTORY_NONE:
 			return 0;
-		case LEDGER_UNSURE:
-			return ledger_whole(&s->ledger, first->chain) ? 0 : -LE_NOT_READY;
-		case LEDGER_LOST:
+		case INVENTORY_UNSURE:
+			return inventory_whole(&s->inventory, first->chain) ? 0 : -LE_NOT_READY;
+		case INVENTORY_LOST:
 			break;
 		}
 		work->ids.n = 1;
 		TRY(edit_step(e, &work->ids, &work->n));
-		/* Another member has said that there is none, before the ledger could tell. */
+		/* Another member reported that there is no such chunk, before the inventory showed
+		 * the loss. */
 		if (work->n == before) {
 			chunk_cache_forget_none(&s->cache, first->chain);
 			return -LE_CORRUPT;
@@ -241,13 +250,13 @@ static int edit_range(struct chunk_store *s, struct edit *e, const struct chunk_
 
 	if (rc < 0)
 		return rc;
-	/* The index has only what is committed. */
+	/* The index has committed changes only. */
 	rc = group_commit_barrier(&s->gc);
 	if (rc == 0)
 		rc = edit_lost(s, e, first, last, work);
-	/* The edit reads their records anyway. */
+	/* The edit reads the records of these chunks anyway. */
 	if (rc == 0)
-		rc = chunk_find_vanished(s, first, last, NULL, &found);
+		rc = chunk_find_lost_rows(s, first, last, NULL, &found);
 	if (rc == 0)
 		rc = edit_rows(s, e, first, last, work);
 	*ret_n = work->n;
@@ -257,22 +266,23 @@ static int edit_range(struct chunk_store *s, struct edit *e, const struct chunk_
 
 /* ---- removal of many files ---- */
 
-#define SWEEP_MIN   8u /* rows read at once where few are wanted */
-#define FOREIGN_MAX 8u /* rows of other files in between that are read rather than leapt over */
+#define SWEEP_MIN   8u /* rows read in one scan where few are expected */
+#define FOREIGN_MAX 8u /* rows of other files that are read before the scan skips to the next
+                        * file */
 
-/* The rows of one kind of all the files, in their order: files that lie side by side (of one
- * directory, mostly) are read together. */
+/* The rows of one kind of several files, in key order. Files that are adjacent, mostly those of
+ * one directory, are read together. */
 struct sweep {
 	struct chunk_store *s;
 	enum row_kind kind;
 	const struct chunk_key *files;
-	uint32_t n, at; /* what is before files[at] is done */
+	uint32_t n, at; /* all files before files[at] are done */
 	bool inside;    /* the last row was one of files[at] */
 	bool more;
 	uint32_t step, n_foreign;
-	uint8_t key[CHUNK_ROW_SIZE + 1]; /* where to go on */
+	uint8_t key[CHUNK_KEY_SIZE + 1]; /* the next key */
 	size_t key_len;
-	uint8_t end[CHUNK_ROW_SIZE + 1]; /* exclusive */
+	uint8_t end[CHUNK_KEY_SIZE + 1]; /* exclusive */
 	struct ids *ids;
 };
 
@@ -285,10 +295,10 @@ static void sweep_init(struct sweep *w, enum row_kind kind)
 	w->at = 0;
 	w->inside = false;
 	w->more = true;
-	/* Names are short. */
+	/* Rows N have no value, so more of them are read. */
 	w->step = kind == ROW_NAME ? STEP / 2 : SWEEP_MIN;
-	chunk_row_encode(kind, &last, w->end);
-	w->end[CHUNK_ROW_SIZE] = 0;
+	chunk_key_encode(kind, &last, w->end);
+	w->end[CHUNK_KEY_SIZE] = 0;
 }
 
 static bool same_file(const struct chunk_key *a, const struct chunk_key *b)
@@ -303,11 +313,11 @@ static int sweep_row(void *arg, const void *key, size_t key_len, const void *val
 	struct chunk_key id;
 
 	(void)value, (void)len;
-	TRY(chunk_row_decode(w->kind, key, key_len, &id));
+	TRY(chunk_key_decode(w->kind, key, key_len, &id));
 	memcpy(w->key, key, key_len);
 	w->key[key_len] = 0;
 	w->key_len = key_len + 1;
-	/* Not beyond the last: the range ends there. */
+	/* at stays below n: the range ends with the last file. */
 	while (!same_file(&w->files[w->at], &id) &&
 	       chunk_key_compare(&w->files[w->at], &id) < 0)
 		w->at++;
@@ -326,8 +336,8 @@ static int sweep_step(struct sweep *w)
 		struct chunk_key first = w->files[w->at];
 
 		first.idx = 0;
-		chunk_row_encode(w->kind, &first, w->key);
-		w->key_len = CHUNK_ROW_SIZE;
+		chunk_key_encode(w->kind, &first, w->key);
+		w->key_len = CHUNK_KEY_SIZE;
 	}
 	range.begin_len = w->key_len;
 	w->n_foreign = 0;
@@ -350,8 +360,8 @@ static int sweep_edit(struct sweep *w, const struct edit *e, enum row_kind kind,
 	return 0;
 }
 
-/* A chunk goes by its name first: so one whose row has vanished is met too. Rows without a name
- * follow. */
+/* Removes chunks by their rows N first, which includes chunks without a row K. Rows K without a
+ * row N follow. */
 static int remove_files(struct chunk_store *s, const struct edit *e,
 			const struct chunk_key *files, uint32_t n, struct work *work)
 {
@@ -464,16 +474,16 @@ int chunk_punch_file(struct chunk_store *s, const struct chunk_edits *edits,
 	return edit_range(s, &e, &first, &last, ret_n);
 }
 
-/* ---- questions ---- */
+/* ---- queries ---- */
 
 struct stat_walk {
 	struct chunk_stat st;
 	uint32_t chunk_size;
-	const struct ranges *prepared; /* NULL: none */
+	const struct ranges *preallocated; /* preallocated ranges; NULL: none */
 };
 
-/* The row of a chunk that a chain has not committed yet tells too much: its committed record
- * instead. False: there is no such chunk. */
+/* Returns the summary of a chunk. A row that the chain has not committed is replaced by the
+ * committed record. False: no such chunk. */
 static bool row_info(struct chunk_store *s, const struct chunk_key *id, const void *value,
 		     size_t len, struct chunk_summary_info *ret_info, int *ret_status)
 {
@@ -494,8 +504,8 @@ static bool row_info(struct chunk_store *s, const struct chunk_key *id, const vo
 	return exists;
 }
 
-/* What is stored of the ranges, in the chunk that begins there. */
-static uint64_t covered_by(const struct chunk_record *rec, const struct ranges *prepared,
+/* Stored bytes of the ranges, in the chunk that begins at file offset start. */
+static uint64_t covered_by(const struct chunk_record *rec, const struct ranges *preallocated,
 			   uint64_t start)
 {
 	uint64_t covered = 0;
@@ -504,13 +514,13 @@ static uint64_t covered_by(const struct chunk_record *rec, const struct ranges *
 		uint64_t at = start + (uint64_t)i * rec->block_size;
 		uint64_t len = (uint64_t)round_units(rec->blocks[i].len) * UNIT_SIZE;
 
-		covered += ranges_within(prepared, at, at + len);
+		covered += ranges_within(preallocated, at, at + len);
 	}
 	return covered;
 }
 
-/* info: of the row, which is good. */
-static int stat_prepared(struct walk *w, const struct chunk_key *id, struct bytes value,
+/* info: of the row, which is intact. */
+static int stat_preallocated(struct walk *w, const struct chunk_key *id, struct bytes value,
 			 const struct chunk_summary_info *info)
 {
 	struct stat_walk *sw = w->arg;
@@ -520,17 +530,17 @@ static int stat_prepared(struct walk *w, const struct chunk_key *id, struct byte
 	struct chunk_record *rec;
 	int rc = 0;
 
-	if (!sw->prepared || ranges_within(sw->prepared, start, start + size) == 0)
+	if (!sw->preallocated || ranges_within(sw->preallocated, start, start + size) == 0)
 		return 0;
 	e = chunk_ent_find(&w->s->cache, id);
-	if (e && !list_empty(&e->held)) { /* as row_info has it */
-		sw->st.covered += covered_by(e->rec, sw->prepared, start);
+	if (e && !list_empty(&e->held)) { /* like row_info() */
+		sw->st.covered += covered_by(e->rec, sw->preallocated, start);
 	} else if ((rec = malloc(chunk_record_size(info->n_blocks, info->n_gaps))) == NULL) {
 		rc = -LE_NOMEM;
 	} else {
 		rc = chunk_record_decode(id, value.data, value.len, rec, info->n_blocks);
 		if (rc == 0)
-			sw->st.covered += covered_by(rec, sw->prepared, start);
+			sw->st.covered += covered_by(rec, sw->preallocated, start);
 		free(rec);
 	}
 	if (e)
@@ -548,7 +558,7 @@ static int stat_row(struct walk *w, const struct chunk_key *id, const void *valu
 	if (!row_info(w->s, id, value, len, &info, &rc))
 		return 0;
 	if (rc == 0)
-		rc = stat_prepared(w, id, bytes_of(value, (uint32_t)len), &info);
+		rc = stat_preallocated(w, id, bytes_of(value, (uint32_t)len), &info);
 	if (rc == -LE_NOMEM)
 		return rc;
 	if (rc < 0) {
@@ -566,33 +576,33 @@ static int stat_row(struct walk *w, const struct chunk_key *id, const void *valu
 }
 
 int chunk_stat(struct chunk_store *s, const struct chunk_key *file, uint32_t chunk_size,
-	       const struct ranges *prepared, struct chunk_stat *ret_stat)
+	       const struct ranges *preallocated, struct chunk_stat *ret_stat)
 {
 	struct stat_walk sw;
 	struct walk w = {.row = stat_row, .arg = &sw};
 	struct chunk_key first = *file, last = *file;
-	enum ledger_answer lost;
+	enum inventory_answer lost;
 	bool again = true;
 	int rc = 0;
 
 	first.idx = 0;
 	last.idx = UINT64_MAX;
-	/* So that a size that is told is a size that stays. */
+	/* A size that was returned must not shrink after a crash. */
 	TRY(group_commit_barrier(&s->gc));
 	while (again && rc == 0) {
-		sw = (struct stat_walk){.chunk_size = chunk_size, .prepared = prepared};
-		lost = ledger_range(&s->ledger, &first, &last, &sw.st.damaged);
-		/* Where the file ends nobody knows who does not know the last chunk. */
-		sw.st.doubt = lost == LEDGER_UNSURE;
-		if (lost != LEDGER_NONE)
-			rc = lost == LEDGER_LOST || ledger_whole(&s->ledger, first.chain)
+		sw = (struct stat_walk){.chunk_size = chunk_size, .preallocated = preallocated};
+		lost = inventory_range(&s->inventory, &first, &last, &sw.st.damaged);
+		/* While the last chunk may be lost, the size is not certain. */
+		sw.st.uncertain = lost == INVENTORY_UNSURE;
+		if (lost != INVENTORY_NONE)
+			rc = lost == INVENTORY_LOST || inventory_whole(&s->inventory, first.chain)
 				     ? -LE_CORRUPT
 				     : -LE_NOT_READY;
 		walk_init(&w, s, &first, &last);
 		while (w.more && rc == 0)
 			rc = walk_step(&w, SCAN_STEP);
 		if (rc == 0)
-			rc = chunk_find_vanished(s, &first, &last, &w.seen, &again);
+			rc = chunk_find_lost_rows(s, &first, &last, &w.seen, &again);
 	}
 	if (rc == 0 || rc == -LE_CORRUPT)
 		*ret_stat = sw.st;
@@ -619,12 +629,12 @@ static int list_row(struct walk *w, const struct chunk_key *id, const void *valu
 		c.used = info.used;
 		c.sum = info.sum;
 		c.mtime_ns = info.mtime_ns;
-	} /* else version 0: it is there, but damaged */
+	} /* else version 0: the chunk exists, but is damaged */
 	lw->c[lw->n++] = c;
 	return 0;
 }
 
-/* A step of rows from *from on, of which none has vanished. */
+/* Reads a step of rows, starting at *from, and repeats it until no lost row was restored. */
 static int list_step(struct walk *w, const struct chunk_key *from, uint32_t max)
 {
 	struct list_walk *lw = w->arg;
@@ -637,10 +647,10 @@ static int list_step(struct walk *w, const struct chunk_key *from, uint32_t max)
 		walk_init(w, w->s, from, &end);
 		TRY(walk_step(w, max));
 		if (w->more)
-			TRY(chunk_row_decode(ROW_CHUNK, w->key, CHUNK_ROW_SIZE, &last));
+			TRY(chunk_key_decode(ROW_CHUNK, w->key, CHUNK_KEY_SIZE, &last));
 		else
 			last = end;
-		TRY(chunk_find_vanished(w->s, from, &last, &w->seen, &again));
+		TRY(chunk_find_lost_rows(w->s, from, &last, &w->seen, &again));
 	}
 	return 0;
 }

@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "ossd/chunk/chunk_gaps.h"
 
 #include <string.h>
 
 #include "common/proto/wire.h"
 
-/* Behind all that there are. */
+/* Appends a gap after all others. */
 static void add(struct chunk_gaps *g, uint32_t off, uint32_t end)
 {
 	if (off >= end)

@@ -1,20 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading: record from memory or index → pin its extents → one pread per contiguous run straight
- * into slots that the reply is sent from → checksums of parts. No lock is taken: the record is
- * immutable, and the pin keeps what it names from being given out again.
+ * Reading: record from memory or index → pin its extents → one pread per contiguous run, straight
+ * into the slots from which the reply is sent → checksums of partial blocks. No lock is taken: the
+ * record is immutable, and the pin prevents reuse of its extents.
  *
- * Every block has its place in a slot, one behind the other; the reply is a piece of the slots from
- * the first byte asked for. A place is a whole block, but of a compressed one that is asked for
- * wholly only what is stored of it. Small reads use small slots; many that come together share one
- * (read_room). A chunk range without any data comes from the one shared slot of zeros.
+ * The blocks lie in the slots in order, and the reply begins with the first byte that was
+ * requested. A block occupies its plain size, except that a compressed one that is requested as a
+ * whole occupies only its stored size. Small reads use small slots. Many small reads of one
+ * request share a slot (read_space). A range without data is read from the shared slot of zeros.
  */
+#include "ossd/chunk/chunk_read.h"
+
 #include "common/base/checksum.h"
 #include "common/base/log.h"
-#include "ossd/chunk/store_impl.h"
+#include "ossd/chunk/chunk_tx.h"
+#include "ossd/chunk/store_block.h"
+#include "ossd/chunk/store_record.h"
 
 #define RUNS_MAX   32u
 #define RUNS_WIDTH 8u
-#define REPLACED   1 /* the record is no longer the chunk's: read that one */
+#define REPLACED   1 /* the chunk has another record now: read that one */
 
 struct run {
 	struct chunk_store *s;
@@ -32,9 +37,9 @@ struct reader {
 	struct read_pin pin;
 	bool pinned;
 	const struct chunk_record *rec;
-	uint32_t end;         /* of what is asked for, in the chunk */
+	uint32_t end;         /* end of the requested range in the chunk */
 	uint32_t first, last; /* blocks */
-	uint32_t base;        /* of the first one's place in its slot */
+	uint32_t base;        /* offset of the first block in its slot */
 	struct run runs[RUNS_MAX];
 	uint32_t n_runs;
 };
@@ -46,7 +51,7 @@ static const struct chunk_block *block_at(const struct reader *rd, uint32_t i)
 	return i < rd->rec->n_blocks ? &rd->rec->blocks[i] : &hole;
 }
 
-/* Of block i, the bytes [*ret_fs, *ret_fe) that are asked for. */
+/* Returns the requested bytes [*ret_fs, *ret_fe) of block i. */
 static void block_range(const struct reader *rd, uint32_t i, uint32_t *ret_fs, uint32_t *ret_fe)
 {
 	uint32_t bs = rd->rec->block_size, begin = i * bs;
@@ -55,7 +60,7 @@ static void block_range(const struct reader *rd, uint32_t i, uint32_t *ret_fs, u
 	*ret_fe = rd->end - begin < bs ? rd->end - begin : bs;
 }
 
-/* Does it go out as it is stored, compressed? */
+/* True if the block is sent as it is stored, compressed. */
 static bool goes_packed(const struct reader *rd, uint32_t i)
 {
 	const struct chunk_block *b = block_at(rd, i);
@@ -65,16 +70,16 @@ static bool goes_packed(const struct reader *rd, uint32_t i)
 	return (b->flags & BLOCK_LZ4) && b->len == rd->rec->block_size && fs == 0 && fe == b->len;
 }
 
-/* Where the blocks are: a walk over their places, from the first on. */
+/* Cursor over the positions of the blocks in the slots. */
 struct place {
-	uint32_t slot, pos; /* of the next one */
+	uint32_t slot, pos; /* position of the next block */
 };
 
-/* The place of block i, *at moves on behind it. Returns its offset in slot *ret_slot. */
+/* Returns the offset of block i in slot *ret_slot, and moves *at after the block. */
 static uint32_t place_next(const struct reader *rd, uint32_t i, uint32_t slot_size,
 			   struct place *at, uint32_t *ret_slot)
 {
-	uint32_t room = goes_packed(rd, i) ? block_room(block_at(rd, i)) : rd->rec->block_size;
+	uint32_t room = goes_packed(rd, i) ? block_space(block_at(rd, i)) : rd->rec->block_size;
 	uint32_t pos;
 
 	if (at->pos + room > slot_size) {
@@ -100,7 +105,7 @@ static uint8_t *block_buf(const struct reader *rd, uint32_t i, struct place *at)
 	return vec[slot].slot->data + pos;
 }
 
-/* The record that this reader sees: NULL, there is no chunk. Only after store_ent_load. */
+/* The record to read; NULL: no chunk. Call only after store_ent_load. */
 static struct chunk_record *seen(const struct reader *rd)
 {
 	return rd->r->committed ? rd->ent->rec : store_ent_seen(rd->s, rd->ent);
@@ -116,8 +121,8 @@ static void drop_slots(struct chunk_read *r)
 }
 
 /*
- * Waiting for slots may take long (they go out to slow clients), and a pin keeps freed space from
- * being used: so it is not held meanwhile.
+ * Releases the pin before it waits for a slot. The wait may be long, because slots are in use
+ * until slow clients have received them, and a pin delays the reuse of freed space.
  */
 static int get_slot(struct reader *rd, struct slot_pool *pool, struct slot **ret_slot)
 {
@@ -133,7 +138,7 @@ static int get_slot(struct reader *rd, struct slot_pool *pool, struct slot **ret
 	return slot_get(pool, fiber_deadline(), ret_slot);
 }
 
-/* What of the slots is sent, in vec, still without them: how many there are, 0: too many. */
+/* Fills in vec, without slots, with the parts to send. Returns the number of slots, 0: too many. */
 static uint32_t plan_slots(struct reader *rd, uint32_t slot_size)
 {
 	struct slot_vec *vec = rd->r->vec;
@@ -150,17 +155,17 @@ static uint32_t plan_slots(struct reader *rd, uint32_t slot_size)
 		block_range(rd, i, &fs, &fe);
 		if (slot == n)
 			vec[n++] = (struct slot_vec){NULL, pos + fs, 0};
-		vec[slot].len += goes_packed(rd, i) ? block_room(block_at(rd, i)) : fe - fs;
+		vec[slot].len += goes_packed(rd, i) ? block_space(block_at(rd, i)) : fe - fs;
 	}
 	return n;
 }
 
-/* Places in the shared slot, for the blocks of all that is asked for: what lies behind the chunk's
- * end is the reader's to fill. */
+/* Takes space in the shared slot, for all requested blocks. The caller fills in the bytes after
+ * the chunk's end. */
 static int share_slot(struct reader *rd)
 {
 	struct chunk_read *r = rd->r;
-	struct read_room *room = r->room;
+	struct read_space *room = r->space;
 	uint32_t bs = rd->rec->block_size;
 	uint64_t len = (((uint64_t)r->off + r->len - 1) / bs - rd->first + 1) * bs;
 
@@ -301,7 +306,7 @@ static int packed_piece(struct reader *rd, uint32_t i, const uint8_t *buf)
 	return add_piece(rd, &p);
 }
 
-/* buf: where the block is; NULL: it is a hole like all others. */
+/* buf: position of the block; NULL: all blocks are holes. */
 static int block_pieces(struct reader *rd, uint32_t i, uint8_t *buf)
 {
 	const struct chunk_block *b = block_at(rd, i);
@@ -357,7 +362,7 @@ static int read_record(struct reader *rd)
 	if (zeros)
 		TRY(zero_slots(rd));
 	else
-		TRY(r->room ? share_slot(rd) : get_slots(rd));
+		TRY(r->space ? share_slot(rd) : get_slots(rd));
 	if (!rd->pinned && seen(rd) != rd->rec) {
 		drop_slots(r);
 		return REPLACED;
@@ -375,7 +380,7 @@ static int read_record(struct reader *rd)
 	return rc;
 }
 
-/* The record as it is now. */
+/* Reads the record that the chunk has now. */
 static int read_once(struct reader *rd)
 {
 	struct chunk_store *s = rd->s;
@@ -388,7 +393,7 @@ static int read_once(struct reader *rd)
 		TRY(r->admit(r->admit_arg));
 	if (r->quiet && rd->ent->n_pend)
 		return -LE_PENDING;
-	/* What is pending takes the place of one that cannot be read. */
+	/* A pending record can hide that the committed one is unreadable. */
 	if (r->committed && !store_ent_readable(rd->ent))
 		return -LE_CORRUPT;
 	rec = seen(rd);
@@ -437,7 +442,7 @@ static int read_held(struct chunk_store *s, const struct chunk_key *id,
 	const struct chunk_block *b = &rec->blocks[i];
 
 	TRY(store_stored_read(s, id, rec, i, v->slot->data + v->off + v->len));
-	v->len += block_room(b);
+	v->len += block_space(b);
 	return 0;
 }
 
@@ -460,8 +465,8 @@ int chunk_tx_read(const struct chunk_tx *tx, uint32_t first, uint32_t last,
 	}
 	if (want > 1)
 		fmutex_unlock(&s->many_slots);
-	/* No pin was held so long, as in get_slot. Its blocks are the chunk's until the tx ends;
-	 * from now on the pin keeps them. */
+	/* The pin begins only here, as waiting for slots may be long. Until the tx ends its blocks
+	 * belong to the chunk; from now on the pin keeps them. */
 	if (rc == 0 && tx->rec != rec)
 		rc = -LE_STALE;
 	read_pin_begin(&s->space, &pin);

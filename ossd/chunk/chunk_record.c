@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "ossd/chunk/chunk_record.h"
 
 #include "common/base/assert.h"

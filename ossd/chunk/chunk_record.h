@@ -1,23 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the index knows of a chunk: version, end, mtime, and for each block where it lies, how
- * long it is, and the xxh3 of its plain bytes; and what nobody has written (chunk_gaps.h). In
- * memory immutable once committed, counted by references, owned by the store's loop.
+ * The index's record of a chunk: version, end, mtime; for each block its extent, its length and
+ * the xxh3 of its plain bytes; and the gaps (chunk_gaps.h). In memory a record is immutable once
+ * committed, reference counted, and owned by the store's loop.
  *
  * On disk, little-endian, format 3:
  *
- *   u8 format (3)  u8 flags (0, 1: lost)  u16 n_blocks  u32 end  u32 chunk_size  u32 block_size
- *   u32 used_units  u64 version  i64 mtime_ns  u64 content sum  u32 n_gaps
- *   then the gaps: u32 off, u32 end; then the blocks, each begun by a byte:
- *     0  hole:   u8 count - 1                                  (1 to 256 blocks)
- *     1  next:   u64 sum                                       (whole, right behind the one before)
- *     2  whole:  u32 unit, u64 sum
- *     3  short:  u32 unit, u32 len, u64 sum                    (plain length below block_size)
- *     4  sealed: u32 unit, u32 len, u32 stored_len, u8 flags, u64 sum, u64 stored_sum
- *                (LZ4; len is less than what was packed where the block was cut since)
- *   u64 xxh3 of all that, seeded by the chunk's id, so that a record under a wrong key is found
+ *    u8 format (3)  u8 flags (0, 1: lost)  u16 n_blocks  u32 end  u32 chunk_size  u32 block_size
+ *    u32 used_units  u64 version  i64 mtime_ns  u64 content sum  u32 n_gaps
+ *    then the gaps: u32 off, u32 end; then the blocks, each begun by a byte:
+ *      0  hole:   u8 count - 1                              (1 to 256 blocks)
+ *      1  next:   u64 sum                                   (whole, adjacent to the one before)
+ *      2  whole:  u32 unit, u64 sum
+ *      3  short:  u32 unit, u32 len, u64 sum                (plain length below block_size)
+ *      4  sealed: u32 unit, u32 len, u32 stored_len, u8 flags, u64 sum, u64 stored_sum
+ *                 (LZ4; len is less than what was packed if the block was truncated since)
+ *    u64 xxh3 of all that, seeded by the chunk's id, so that a record under a wrong key is found
  *
- * The record of a lost chunk says that there was one, and nothing else: the other fields are 0 and
- * no blocks follow. Who does not ask for it meets it like a record that is damaged.
+ * The record of a lost chunk only records that the chunk existed: the other fields are 0 and no
+ * blocks follow. chunk_record_decode and chunk_record_summary reject it like a damaged record.
  */
 #ifndef LEAT_OSSD_CHUNK_RECORD_H
 #define LEAT_OSSD_CHUNK_RECORD_H
@@ -25,19 +26,19 @@
 #include "common/proto/types.h"
 #include "ossd/chunk/chunk_gaps.h"
 #include "ossd/chunk/extent_alloc.h"
-#include "ossd/chunk/rows.h"
+#include "ossd/chunk/keys.h"
 
 #define CHUNK_RECORD_FORMAT 3u
 #define CHUNK_RECORD_MAX    (48u + CHUNK_GAPS_ENC_MAX + LEAT_BLOCKS_PER_CHUNK_MAX * 30u + 8u)
 #define CHUNK_LOST_SIZE     56u
 
 enum chunk_block_flags {
-	BLOCK_LZ4 = 1 /* as compress_block has made it */
+	BLOCK_LZ4 = 1 /* as compress_block returned it */
 };
 
 struct chunk_block {
 	uint64_t sum;        /* xxh3 of the plain bytes */
-	uint64_t stored_sum; /* of the stored bytes; equal to sum unless compressed */
+	uint64_t stored_sum; /* xxh3 of the stored bytes; equal to sum unless compressed */
 	uint32_t unit;       /* first 4 KiB unit of the data file */
 	uint32_t len;        /* plain bytes; 0: a hole */
 	uint32_t stored_len; /* bytes on disk, without padding to whole units */
@@ -47,16 +48,16 @@ struct chunk_block {
 struct chunk_record {
 	uint64_t version;
 	int64_t mtime_ns;
-	uint32_t end; /* one behind the last byte that was written */
+	uint32_t end; /* offset after the last byte that was written */
 	uint32_t chunk_size, block_size;
-	uint32_t n_blocks; /* those behind are holes */
-	uint32_t n_gaps;   /* they lie behind the blocks: chunk_record_gaps */
-	uint32_t refs;     /* of the cache */
+	uint32_t n_blocks; /* later blocks are holes */
+	uint32_t n_gaps;   /* in memory after the blocks: chunk_record_gaps */
+	uint32_t refs;     /* held in the cache and by users */
 	uint32_t size_class;
 	struct chunk_block blocks[];
 };
 
-/* The fixed part, enough for stat and list. */
+/* The fixed part, sufficient for stat and list. */
 struct chunk_summary_info {
 	uint64_t version, used, sum;
 	int64_t mtime_ns;
@@ -67,8 +68,8 @@ static inline uint32_t block_units(const struct chunk_block *b)
 {
 	return (b->stored_len + UNIT_SIZE - 1) / UNIT_SIZE;
 }
-/* Its bytes in a message (struct piece). */
-static inline uint32_t block_room(const struct chunk_block *b)
+/* The block's length in the bulk of a message (struct piece). */
+static inline uint32_t block_space(const struct chunk_block *b)
 {
 	return b->flags & BLOCK_LZ4 ? block_units(b) * UNIT_SIZE : b->len;
 }
@@ -83,31 +84,34 @@ static inline size_t chunk_record_size(uint32_t n_blocks, uint32_t n_gaps)
 	return sizeof(struct chunk_record) + n_blocks * sizeof(struct chunk_block) +
 	       n_gaps * sizeof(struct chunk_gap);
 }
-/* n_gaps of them; there is room for as many as the record was made for. */
+/* The n_gaps gaps, in the memory after the blocks. */
 static inline struct chunk_gap *chunk_record_gaps(const struct chunk_record *r)
 {
 	return (struct chunk_gap *)(uintptr_t)(r->blocks + r->n_blocks);
 }
-/* Whether buf (whole units) holds what is stored of the block. */
+/* True if buf (whole units) matches the stored checksum of the block. */
 bool chunk_block_good(const struct chunk_block *b, const void *buf);
 uint64_t chunk_record_used(const struct chunk_record *r); /* bytes on disk */
-/* The content sum: of end, mtime, and length and checksum of every block. Where the blocks lie,
- * holes behind the last one and gaps do not count. */
+/* The content sum: of end, mtime, and length and checksum of every block. Positions of blocks,
+ * holes after the last block and gaps are not included. */
 uint64_t chunk_record_sum(const struct chunk_record *r);
 
-/* Whether chunks of this size can be stored: 64 KiB to 64 MiB, blocks of whole units. */
+/* True if chunks of this size can be stored: 64 KiB to 64 MiB, blocks of whole units. */
 bool chunk_size_valid(uint32_t chunk_size);
-/* Into out, CHUNK_RECORD_MAX bytes: length. */
+/* Encodes into out, CHUNK_RECORD_MAX bytes. Returns the length. */
 size_t chunk_record_encode(const struct chunk_key *id, const struct chunk_record *r, uint8_t *out);
-/* The record of a lost chunk. */
+/* chunk_record_encode_lost encodes the record of a lost chunk. */
 void chunk_record_encode_lost(const struct chunk_key *id, uint8_t out[CHUNK_LOST_SIZE]);
+/* True if data is the record of a lost chunk. */
 bool chunk_record_is_lost(const struct chunk_key *id, const void *data, size_t len);
-/* Checks checksum and every bound: -LE_CORRUPT_STORE. r has room for n_blocks_max blocks, and the
- * gaps: ask chunk_record_summary for both first, or take CHUNK_GAPS_MAX. */
+/* Decodes a record and checks checksum and every bound. r must have space for n_blocks_max blocks
+ * and all gaps: call chunk_record_summary first for both numbers, or allocate CHUNK_GAPS_MAX.
+ * Returns 0 or -LE_CORRUPT_STORE. */
 int chunk_record_decode(const struct chunk_key *id, const void *data, size_t len,
 			struct chunk_record *r, uint32_t n_blocks_max) CHECK_RESULT;
+/* Fills in the fixed part from a record in memory. */
 void chunk_record_info(const struct chunk_record *r, struct chunk_summary_info *ret_info);
-/* Checks checksum and header only. */
+/* Decodes the fixed part; checks checksum and header only. Returns 0 or -LE_CORRUPT_STORE. */
 int chunk_record_summary(const struct chunk_key *id, const void *data, size_t len,
 			 struct chunk_summary_info *ret_info) CHECK_RESULT;
 

@@ -1,19 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Writing a part of a chunk: verify → lock → plan → merge → allocate → data to disk. The record
  * stays in the tx; joining a group and waiting make it durable.
  *
- * Whole blocks go from the slots they came in straight to where the allocator says, compressed or
- * not. Staged in a slot of our own are only blocks that lie unaligned in their slot, and fragments,
- * which are merged with the old block (read, verified, unpacked, overlaid, summed and perhaps
- * packed again) under the chunk's lock: before there are extents, as only then is it known how
- * large these have to be. Old extents are never written to. Any failure gives the new extents back.
+ * Whole blocks, compressed or not, are written directly from the slots in which they arrived. Only
+ * two kinds are staged in a slot of this module: blocks that are unaligned in their slot, and
+ * fragments. A fragment is merged with the old block (read, verified, unpacked, overlaid,
+ * checksummed and possibly packed again) under the chunk's lock. Merging precedes the allocation,
+ * because it determines how large the extents must be. Old extents are never overwritten. Any
+ * failure frees the new extents.
  *
- * One request holds at most one staging slot, and takes it after the chunk's lock: so slots
- * cannot be waited for in a circle.
+ * One request holds at most one staging slot, and takes it after the chunk's lock, so waiting for
+ * slots cannot deadlock.
  */
+#include "ossd/chunk/chunk_write.h"
+
 #include "common/base/checksum.h"
-#include "common/base/payload.h"
-#include "ossd/chunk/store_impl.h"
+#include "common/base/copy_counter.h"
+#include "ossd/chunk/chunk_tx.h"
+#include "ossd/chunk/store_block.h"
 
 #define WRITER_IOV 64
 #define BULK_IOV   8
@@ -26,14 +31,16 @@ struct writer {
 	int n_iov;
 	uint64_t file_off, bytes;
 	struct slot *stage;
-	uint32_t stage_used, stage_kept; /* the first bytes of it are merged blocks */
+	uint32_t stage_used, stage_kept; /* stage_kept: length of the merged blocks, at the start
+	                                  * of the slot */
 	struct chunk_merged merged[2];
 	uint32_t n_merged;
 };
 
 /* ---- the incoming data ---- */
 
-/* Bytes [pos, pos + len) of the bulk as at most max parts: how many, 0 when it does not fit. */
+/* Describes bytes [pos, pos + len) of the bulk as at most max parts. Returns the number of parts,
+ * 0: does not fit. */
 static int bulk_iov(const struct chunk_write *w, uint32_t pos, uint32_t len, struct iovec *iov,
 		    int max)
 {
@@ -63,12 +70,12 @@ static void bulk_copy(const struct chunk_write *w, uint32_t pos, uint32_t len, u
 	int n = bulk_iov(w, pos, len, iov, BULK_IOV);
 
 	for (int i = 0; i < n; i++) {
-		payload_copy(to, iov[i].iov_base, iov[i].iov_len);
+		copy_counted(to, iov[i].iov_base, iov[i].iov_len);
 		to += iov[i].iov_len;
 	}
 }
 
-/* Are these the bytes [pos, pos + len) of the bulk? */
+/* True if old equals bytes [pos, pos + len) of the bulk. */
 static bool bulk_is(const struct chunk_write *w, uint32_t pos, const uint8_t *old, uint32_t len)
 {
 	struct iovec iov[BULK_IOV];
@@ -91,7 +98,7 @@ static uint32_t bulk_len(const struct chunk_write *w)
 	return len;
 }
 
-/* Room behind the last bytes of the bulk for padding to whole units? */
+/* True if the slot has space after the last bytes of the bulk to pad them to whole units. */
 static bool pad_in_place(const struct chunk_write *w, uint32_t pos, uint32_t len, uint32_t pad)
 {
 	const struct slot_vec *v = &w->bulk[w->n_bulk - 1];
@@ -99,7 +106,8 @@ static bool pad_in_place(const struct chunk_write *w, uint32_t pos, uint32_t len
 	return pos + len == bulk_len(w) && v->off + v->len + pad <= v->slot->size;
 }
 
-/* The block's bytes where they came, if the disk can take them from there: parts, or 0. */
+/* If the disk can write the block's bytes from where they arrived, describes them, padded. Returns
+ * the number of parts, or 0. */
 static int bulk_direct(const struct chunk_write *w, uint32_t pos, uint32_t len, struct iovec *iov)
 {
 	uint32_t pad = round_units(len) * UNIT_SIZE - len;
@@ -121,12 +129,12 @@ static int bulk_direct(const struct chunk_write *w, uint32_t pos, uint32_t len, 
 	return n;
 }
 
-/* The bytes of a piece at pos of the bulk are what it says. */
+/* Compares the bytes at pos of the bulk with the checksum of their piece. */
 static int bulk_check(const struct chunk_write *w, const struct piece *p, uint32_t pos)
 {
 	bool packed = p->flags & PIECE_LZ4;
 	struct iovec iov[BULK_IOV];
-	int n = bulk_iov(w, pos, piece_room(p), iov, BULK_IOV);
+	int n = bulk_iov(w, pos, piece_space(p), iov, BULK_IOV);
 
 	if (n && packed)
 		n = bulk_iov(w, pos, p->stored_len, iov, BULK_IOV);
@@ -143,16 +151,16 @@ static int pieces_check(const struct chunk_write *w, uint32_t bulk_len)
 	uint32_t bs = chunk_block_size(w->chunk_size), pos = 0, bulk = 0;
 
 	for (uint32_t i = 0; i < w->pieces.len / PIECE_WIRE_SIZE; i++) {
-		uint32_t off = w->off + pos, room = bs - off % bs;
+		uint32_t off = w->off + pos, space = bs - off % bs;
 		struct piece p = chunk_write_piece(w, i);
 
 		if (pos >= w->len || p.off != off || (p.flags & PIECE_HOLE) ||
-		    p.len != (room < w->len - pos ? room : w->len - pos) ||
+		    p.len != (space < w->len - pos ? space : w->len - pos) ||
 		    ((p.flags & PIECE_LZ4) && !piece_packed_check(&p, bs)))
 			return -LE_INVAL;
 		TRY(bulk_check(w, &p, bulk));
 		pos += p.len;
-		bulk += piece_room(&p);
+		bulk += piece_space(&p);
 	}
 	return pos == w->len && bulk == bulk_len ? 0 : -LE_INVAL;
 }
@@ -185,8 +193,8 @@ static int writer_flush(struct writer *wr)
 	return rc;
 }
 
-/* Flushes what does not go together with bytes for file offset off. */
-static int writer_room(struct writer *wr, uint64_t off, int n)
+/* Flushes the pending bytes if bytes for file offset off cannot be appended to them. */
+static int writer_space(struct writer *wr, uint64_t off, int n)
 {
 	if (wr->n_iov && (wr->file_off + wr->bytes != off || wr->n_iov + n > WRITER_IOV))
 		TRY(writer_flush(wr));
@@ -214,7 +222,7 @@ static int writer_stage_get(struct writer *wr)
 	return wr->stage ? 0 : slot_get(wr->s->merge_pool, fiber_deadline(), &wr->stage);
 }
 
-/* A place of size bytes (whole units) in the staging slot. */
+/* Returns size bytes (whole units) of the staging slot. */
 static int writer_stage(struct writer *wr, uint32_t size, uint8_t **ret_buf)
 {
 	TRY(writer_stage_get(wr));
@@ -229,7 +237,7 @@ static int writer_stage(struct writer *wr, uint32_t size, uint8_t **ret_buf)
 	return 0;
 }
 
-/* A whole block in buf that is to be stored: compressed, if that pays. */
+/* Compresses a whole block in buf, if that saves space. */
 static void pack(struct chunk_store *s, struct chunk_block *b, uint8_t *buf)
 {
 	uint32_t n = compress_block(buf, b->len, s->block);
@@ -239,10 +247,10 @@ static void pack(struct chunk_store *s, struct chunk_block *b, uint8_t *buf)
 	b->stored_len = n;
 	b->stored_sum = checksum64(s->block, n);
 	b->flags |= BLOCK_LZ4;
-	payload_copy(buf, s->block, (size_t)block_units(b) * UNIT_SIZE);
+	copy_counted(buf, s->block, (size_t)block_units(b) * UNIT_SIZE);
 }
 
-/* Has nobody written into [off, end) of the chunk? */
+/* True if [off, end) of the chunk was never written. */
 static bool is_unwritten(const struct chunk_tx *tx, uint32_t off, uint32_t end)
 {
 	const struct chunk_record *o = tx->old;
@@ -250,8 +258,8 @@ static bool is_unwritten(const struct chunk_tx *tx, uint32_t off, uint32_t end)
 	return !o || gaps_cover(chunk_record_gaps(o), o->n_gaps, o->end, off, end);
 }
 
-/* Old block, overlaid with bytes [fs, fe) of the block (at pos of the bulk; zeros when there is no
- * request), in the stage. */
+/* Builds in the stage: the old block, overlaid with bytes [fs, fe) from pos of the bulk, or with
+ * zeros if there is no request. */
 static int merge_block(struct writer *wr, uint32_t index, uint32_t fs, uint32_t fe, uint32_t pos)
 {
 	struct chunk_tx *tx = wr->tx;
@@ -290,20 +298,20 @@ static int write_merged(struct writer *wr, const struct chunk_merged *m)
 	const struct chunk_block *b = &wr->tx->rec->blocks[m->block];
 	struct iovec iov = {wr->stage->data + m->off, (size_t)block_units(b) * UNIT_SIZE};
 
-	TRY(writer_room(wr, block_file_off(b), 1));
+	TRY(writer_space(wr, block_file_off(b), 1));
 	writer_add(wr, &iov, 1);
 	return 0;
 }
 
-/* A block that comes whole (or as its own beginning, with nothing behind it). */
+/* Writes a block that arrived whole, or as the start of a block that has nothing after it. */
 static int write_whole(struct writer *wr, uint32_t index, uint32_t pos)
 {
 	const struct chunk_block *b = &wr->tx->rec->blocks[index];
-	uint32_t len = block_room(b);
+	uint32_t len = block_space(b);
 	struct iovec iov[BULK_IOV];
 	int n = bulk_direct(wr->w, pos, len, iov);
 
-	TRY(writer_room(wr, block_file_off(b), n ? n : 1));
+	TRY(writer_space(wr, block_file_off(b), n ? n : 1));
 	if (!n) {
 		uint32_t size = block_units(b) * UNIT_SIZE;
 		uint8_t *buf;
@@ -321,7 +329,7 @@ static int write_whole(struct writer *wr, uint32_t index, uint32_t pos)
 
 /* ---- the plan ---- */
 
-/* Of [off, end) of the chunk the part in block i, relative to the block. */
+/* Returns the part of [off, end) that lies in block i, relative to the block. */
 static void block_part(uint32_t bs, uint32_t off, uint32_t end, uint32_t i, uint32_t *ret_fs,
 		       uint32_t *ret_fe)
 {
@@ -336,7 +344,7 @@ static uint32_t old_block_len(const struct chunk_tx *tx, uint32_t i)
 	return tx->old && i < tx->old->n_blocks ? tx->old->blocks[i].len : 0;
 }
 
-/* Does the write hold all that the block will be? */
+/* True if the write covers all that the block will contain. */
 static bool comes_whole(const struct writer *wr, uint32_t i)
 {
 	const struct chunk_write *w = wr->w;
@@ -353,7 +361,7 @@ static void old_gaps(const struct chunk_tx *tx, struct chunk_gaps *g)
 		memcpy(g->at, chunk_record_gaps(tx->old), g->n * sizeof(g->at[0]));
 }
 
-/* The new record, but for the blocks that are merged, and where these lie. */
+/* Makes the new record, except for what merging determines. */
 static int plan_write(struct chunk_tx *tx, const struct chunk_write *w)
 {
 	uint32_t bs = chunk_block_size(w->chunk_size), end = w->off + w->len;
@@ -385,9 +393,9 @@ static int plan_write(struct chunk_tx *tx, const struct chunk_write *w)
 	return 0;
 }
 
-/* A block that is to be replaced as a whole, by what is at pos of the bulk. What comes packed is
- * the same if its plain and its packed bytes have the same lengths and sums; plain bytes are
- * compared: it takes no skill to make others of the same sum. */
+/* Checks a `placed` write that replaces a block as a whole by the bytes at pos of the bulk. A
+ * packed block is equal if lengths and checksums of its plain and packed bytes are equal. Plain
+ * bytes are compared, because a client could forge other bytes with the same checksum. */
 static int check_placed(struct writer *wr, uint32_t index, uint32_t pos)
 {
 	struct chunk_tx *tx = wr->tx;
@@ -411,7 +419,7 @@ static int check_placed(struct writer *wr, uint32_t index, uint32_t pos)
 	return bulk_is(wr->w, pos, buf, b->len) ? 0 : -LE_EXIST;
 }
 
-/* At most the first block and the last one do not come whole. */
+/* Only the first and the last block can be incomplete. */
 static int merge_blocks(struct writer *wr)
 {
 	const struct chunk_write *w = wr->w;
@@ -425,7 +433,7 @@ static int merge_blocks(struct writer *wr)
 			TRY(merge_block(wr, i, fs, fs + p.len, pos));
 		else
 			TRY(check_placed(wr, i, pos));
-		pos += piece_room(&p);
+		pos += piece_space(&p);
 	}
 	return 0;
 }
@@ -457,7 +465,7 @@ static int write_blocks(struct writer *wr)
 
 		metric_add(&wr->s->metrics->packed, !!(wr->tx->rec->blocks[i].flags & BLOCK_LZ4));
 		TRY(merged ? write_merged(wr, &wr->merged[n++]) : write_whole(wr, i, pos));
-		pos += piece_room(&p);
+		pos += piece_space(&p);
 	}
 	return writer_flush(wr);
 }
@@ -503,10 +511,10 @@ int chunk_write_begin(struct chunk_store *s, const struct chunk_write *w, struct
 	return chunk_tx_write(tx, w);
 }
 
-/* ---- making zeros, which also cuts ---- */
+/* ---- truncating and punching ---- */
 
-/* The first len bytes of a block, on the extent they have: only its record changes. Of a compressed
- * one all that is stored stays, and less of it is unpacked. */
+/* Truncates a block to len bytes in place: only its record changes. A compressed block keeps all
+ * its stored bytes, and fewer of them are unpacked. */
 static int cut_block(struct writer *wr, uint32_t index, uint32_t len)
 {
 	struct chunk_tx *tx = wr->tx;
@@ -547,7 +555,8 @@ static int trim_blocks(struct writer *wr, uint32_t end)
 	return 0;
 }
 
-/* Blocks that only lose their beginning or middle are written anew: only the last can be one. */
+/* Makes [off, end) zeros. A block that keeps bytes after the zeros is rewritten: that can only be
+ * the last. */
 static int punch_blocks(struct writer *wr, uint32_t off, uint32_t end)
 {
 	struct chunk_tx *tx = wr->tx;
@@ -575,7 +584,7 @@ static int punch_blocks(struct writer *wr, uint32_t off, uint32_t end)
 	return writer_flush(wr);
 }
 
-/* Ends a begin: nothing changes, or the new record is there, or rc says what failed. */
+/* Ends a change: aborts the tx if rc is an error. */
 static int edit_end(struct chunk_tx *tx, struct writer *wr, int rc)
 {
 	slot_unref(wr->stage);
@@ -617,7 +626,7 @@ int chunk_tx_punch(struct chunk_tx *tx, uint32_t off, uint32_t len)
 {
 	struct writer wr = {.s = tx->s, .tx = tx};
 
-	if (tx->over) /* all of it */
+	if (tx->over) /* the chunk cannot be read, so the caller removes it as a whole */
 		return chunk_tx_remove(tx);
 	tx->change = CHANGE_PUNCH;
 	if (!tx->old || len == 0 || off >= tx->old->end) {

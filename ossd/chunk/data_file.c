@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "ossd/chunk/data_file.h"
 
 #include <fcntl.h>
@@ -23,7 +24,7 @@ static uint64_t label_hash(const struct data_label *l)
 	return checksum64(&l->uuid, sizeof(l->uuid)) ^ l->version;
 }
 
-/* The first MiB, page-aligned as direct I/O wants it. The caller frees. */
+/* Reads the first MiB, page-aligned for direct I/O. The caller frees it. */
 static int read_head(struct env_file *f, uint8_t **ret_head)
 {
 	uint8_t *head = aligned_alloc(UNIT_SIZE, LABEL_AREA);
@@ -39,7 +40,7 @@ static int read_head(struct env_file *f, uint8_t **ret_head)
 	return rc;
 }
 
-/* Opened only if it is a device that nobody else has. */
+/* Opens a block device exclusively. */
 static int open_device(struct env *env, const char *device, struct env_file **ret_f,
 		       uint64_t *ret_size)
 {
@@ -47,7 +48,7 @@ static int open_device(struct env *env, const char *device, struct env_file **re
 	struct stat st;
 	int rc;
 
-	/* Without O_CREAT, O_EXCL is the block layer's: refused while it is mounted. */
+	/* O_EXCL without O_CREAT is enforced by the block layer: fails if the device is mounted. */
 	TRY(env_file_open(env, device, O_RDWR | O_DIRECT | O_EXCL, 0, &f));
 	rc = env_file_stat(f, &st);
 	if (rc == 0 && !S_ISBLK(st.st_mode))
@@ -170,7 +171,7 @@ void data_file_close(struct data_file *d)
 	d->f = NULL;
 }
 
-/* fallocate where there is one; a longer file of holes elsewhere. */
+/* Uses fallocate if the file system has it, else extends the file by a hole. */
 static int extend(struct data_file *d, uint64_t to)
 {
 	int rc = env_file_fallocate(d->f, 0, d->size, to - d->size);

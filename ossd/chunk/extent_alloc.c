@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "ossd/chunk/extent_alloc.h"
 
 #include <stdlib.h>
@@ -5,10 +6,10 @@
 #include "common/base/assert.h"
 
 #define QUAD_LOW         0x1111111111111111ULL
-#define SMALL_SCAN_WORDS 1024u /* how far a small extent looks for a broken group */
-#define RUNS_SCAN        4096u /* runs looked at before the longest so far is good enough */
+#define SMALL_SCAN_WORDS 1024u /* how far a small extent searches for a broken group */
+#define RUNS_SCAN        4096u /* number of runs after which the longest so far is accepted */
 
-/* The lowest bit of each group of four that is free as a whole. */
+/* Returns the lowest bit of each group of four that is wholly free. */
 static uint64_t whole_quads(uint64_t x)
 {
 	return x & (x >> 1) & (x >> 2) & (x >> 3) & QUAD_LOW;
@@ -81,7 +82,7 @@ void extent_alloc_grow(struct extent_alloc *a, uint64_t limit)
 	a->limit = limit;
 }
 
-/* The first free unit in [pos, end), or end. */
+/* Returns the first free unit in [pos, end), or end. */
 static uint64_t next_free(const struct extent_alloc *a, uint64_t pos, uint64_t end)
 {
 	while (pos < end) {
@@ -104,7 +105,7 @@ static uint64_t next_free(const struct extent_alloc *a, uint64_t pos, uint64_t e
 	return end;
 }
 
-/* The first used unit in [pos, end), or end. */
+/* Returns the first used unit in [pos, end), or end. */
 static uint64_t next_used(const struct extent_alloc *a, uint64_t pos, uint64_t end)
 {
 	while (pos < end) {
@@ -119,7 +120,7 @@ static uint64_t next_used(const struct extent_alloc *a, uint64_t pos, uint64_t e
 	return end;
 }
 
-/* The first run of want units in [from, to); else the longest of at least min that was seen. */
+/* Finds the first run of want units in [from, to), else the longest of at least min units. */
 static uint32_t find_run(const struct extent_alloc *a, uint64_t from, uint64_t to, uint32_t want,
 			 uint32_t min, uint64_t *ret_start)
 {
@@ -143,7 +144,7 @@ static uint32_t find_run(const struct extent_alloc *a, uint64_t from, uint64_t t
 	return best;
 }
 
-/* One to three units out of a group that is broken already. */
+/* Finds one to three units in a group that is already broken. */
 static uint32_t find_small(struct extent_alloc *a, uint32_t want, uint64_t *ret_start)
 {
 	for (uint32_t i = 0; i < SMALL_SCAN_WORDS && i < a->n_words; i++) {
@@ -162,7 +163,7 @@ static uint32_t find_small(struct extent_alloc *a, uint32_t want, uint64_t *ret_
 	return 0;
 }
 
-/* Any run at all, not at a group's start: the last resort of a full area. */
+/* Finds any run, even one that does not start at a group: the last resort in a full area. */
 static uint32_t find_any(const struct extent_alloc *a, uint32_t want, uint32_t min,
 			 uint64_t *ret_start)
 {
@@ -238,8 +239,8 @@ uint64_t extent_usable(const struct extent_alloc *a)
 {
 	uint64_t from = a->limit & ~3ULL;
 
-	/* The file may end within a group, as a crash left it: that is whole when the file grows
-	 * on, if what there is of it is free. */
+	/* After a crash the file may end within a group. The group is whole once the file grows,
+	 * if its present units are free. */
 	if (a->limit == a->n_units || next_used(a, from, a->limit) != a->limit)
 		from = a->limit;
 	return a->free_quads * 4 + (a->n_units - from);

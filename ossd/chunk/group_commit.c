@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "ossd/chunk/group_commit.h"
 
-#include "common/base/fault.h"
 #include "common/base/log.h"
+#include "common/base/planted_bug.h"
 #include "common/rt/loop.h"
 #include "ossd/metrics.h"
 
@@ -9,7 +10,7 @@ static void wait_on(struct waitq *q)
 {
 	int rc = waitq_wait(q, NO_DEADLINE);
 
-	(void)rc; /* whoever waits here looks at its condition again */
+	(void)rc; /* the caller checks its condition again */
 }
 
 static void group_open(struct group_commit *g)
@@ -37,7 +38,7 @@ void group_commit_fail(struct group_commit *g, int rc, const char *what)
 
 static bool must_sync(const struct group_commit *g)
 {
-	return g->o.sync && !FAULT(OSS_EARLY_ACK);
+	return g->o.sync && !PLANTED_BUG(OSS_EARLY_ACK);
 }
 
 static void sync_data(struct group_commit *g)
@@ -51,7 +52,7 @@ static void sync_data(struct group_commit *g)
 		group_commit_fail(g, rc, "sync of the data file");
 }
 
-/* Until the open group should be committed. False: there will be none. */
+/* Waits until the open group should be committed. False: stopping, and it is empty. */
 static bool wait_ripe(struct group_commit *g)
 {
 	for (;;) {
@@ -67,7 +68,7 @@ static bool wait_ripe(struct group_commit *g)
 	}
 }
 
-/* Stage one: closes the open group and syncs the data it needs. */
+/* Stage one: closes the open group and syncs its data. */
 static void sync_fiber(void *arg)
 {
 	struct group_commit *g = arg;
@@ -76,7 +77,7 @@ static void sync_fiber(void *arg)
 		if (!wait_ripe(g))
 			break;
 		while (list_empty(&g->free))
-			wait_on(&g->room);
+			wait_on(&g->space);
 		struct commit_group *c = g->open;
 		group_open(g);
 		if (c->data && must_sync(g) && g->status == 0)
@@ -112,10 +113,10 @@ static void end_group(struct group_commit *g, struct commit_group *c)
 	g->done = c->number;
 	waitq_wake_all(&c->waiters);
 	list_push(&g->free, &c->link);
-	waitq_wake_one(&g->room);
+	waitq_wake_one(&g->space);
 }
 
-/* Stage two: the index, in order. */
+/* Stage two: commits the index, in order. */
 static void commit_fiber(void *arg)
 {
 	struct group_commit *g = arg;
@@ -171,7 +172,7 @@ int group_commit_start(struct group_commit *g, const struct group_commit_options
 	list_init(&g->synced);
 	waitq_init(&g->work);
 	waitq_init(&g->synced_work);
-	waitq_init(&g->room);
+	waitq_init(&g->space);
 	latch_init(&g->fibers, 0);
 	rc = groups_init(g);
 	if (rc < 0)
@@ -218,7 +219,7 @@ uint64_t group_commit_join_lazy(struct group_commit *g, struct commit_member *m,
 	if (c->n++ == 0)
 		c->since_us = loop_now_us();
 	c->data |= data;
-	/* The first sets the clock, the last ends the wait. */
+	/* The first member starts the timer, the last one allowed ends the wait. */
 	if (c->n == 1 || c->n == LAZY_OPS)
 		waitq_wake_one(&g->work);
 	return c->number;
@@ -228,11 +229,11 @@ uint64_t group_commit_join(struct group_commit *g, struct commit_member *m, bool
 {
 	uint64_t number = group_commit_join_lazy(g, m, data);
 
-	group_commit_hurry(g);
+	group_commit_expedite(g);
 	return number;
 }
 
-void group_commit_hurry(struct group_commit *g)
+void group_commit_expedite(struct group_commit *g)
 {
 	if (g->open->n == 0 || g->open->urgent)
 		return;
@@ -258,6 +259,6 @@ int group_commit_barrier(struct group_commit *g)
 {
 	uint64_t last = g->next_number - (g->open->n ? 1 : 2);
 
-	group_commit_hurry(g);
+	group_commit_expedite(g);
 	return g->done < last ? group_commit_wait(g, last) : 0;
 }

@@ -1,13 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Group commit: changes join an open group; two fibers make groups durable one after another,
- * pipelined: while the index commits one group, the data file is synced for the next, and a
- * third collects.
+ * Group commit: changes join an open group. Two fibers make groups durable one after another, in a
+ * pipeline: while the index commits one group, the data file is synced for the next, and a third
+ * collects.
  *
- *   join → [open] → fdatasync of the data file → [synced] → commit of the index → committed → wake
+ *    join → [open] → fdatasync of the data file → [synced] → commit of the index → committed → wake
  *
- * Groups are committed in the order they were open, and rows of one key end up in the order in
- * which they joined. A failed sync or commit is final: this and all later groups fail with it. So
- * is what others tell of the data file by group_commit_fail.
+ * Groups are committed in the order in which they were open, and changes of one key apply in the
+ * order in which they joined. A failed sync or commit is final: this and all later groups fail.
+ * Other code that detects a failure of the data file reports it by group_commit_fail, with the
+ * same effect.
+ *
  * Owned by the store's loop.
  */
 #ifndef LEAT_OSSD_GROUP_COMMIT_H
@@ -25,22 +28,22 @@ struct ossd_metrics;
 
 struct commit_group {
 	struct kv_batch *batch;
-	struct list members; /* struct commit_member, in the order they joined */
+	struct list members; /* struct commit_member, in join order */
 	uint32_t n;
 	uint64_t number;
-	bool data;         /* something was written to the data file */
-	bool urgent;       /* somebody waits for it */
-	uint64_t since_us; /* the first has joined */
+	bool data;         /* the data file was written */
+	bool urgent;       /* a request waits for it */
+	uint64_t since_us; /* when the first member joined */
 	struct waitq waiters;
 	struct list link;
 };
 
-/* Embedded by what joins; must live until the group has ended. */
+/* Embedded by the change that joins. Must live until the group has ended. */
 struct commit_member {
 	struct list link;
-	/* The group is durable. Must not yield. Not called when it failed. */
+	/* Called when the group is durable, not if it failed. Must not yield. */
 	void (*committed)(struct commit_member *m);
-	/* It will never be. Must not yield. May be NULL. */
+	/* Called when the group has failed. Must not yield. May be NULL. */
 	void (*failed)(struct commit_member *m);
 };
 
@@ -51,9 +54,9 @@ struct group_commit_options {
 	bool sync;
 	struct ossd_metrics *metrics;
 	void *arg;
-	/* Before a group goes to the index: add to its batch (the commit counter). */
+	/* Called before a group is committed; may add to its batch (the commit counter). */
 	void (*before)(void *arg, struct kv_batch *b);
-	/* It is durable, and so its members know. */
+	/* Called when a group is durable and its members were notified. */
 	void (*after)(void *arg);
 };
 
@@ -62,9 +65,9 @@ struct group_commit {
 	struct commit_group groups[COMMIT_GROUPS];
 	struct commit_group *open;
 	struct list free, synced;
-	struct waitq work, synced_work, room;
+	struct waitq work, synced_work, space;
 	uint64_t next_number;
-	uint64_t done, durable; /* groups up to here have ended; have ended well */
+	uint64_t done, durable; /* last group that has ended; last group that is durable */
 	int status;             /* sticky */
 	bool stopping, sync_ended;
 	struct latch fibers;
@@ -72,24 +75,24 @@ struct group_commit {
 
 /* Starts the two fibers. */
 int group_commit_start(struct group_commit *g, const struct group_commit_options *o) CHECK_RESULT;
-/* Finishes what has joined. Yields. */
+/* Commits what has joined, and ends the fibers. Yields. */
 void group_commit_stop(struct group_commit *g);
 
-/* The batch of the open group, to put rows into; then, without a yield between, join. */
+/* Returns the batch of the open group. Add rows to it, then join without a yield in between. */
 struct kv_batch *group_commit_batch(struct group_commit *g);
-/* m may be NULL (rows that nobody has to hear of). Returns the group's number. */
+/* Joins the open group. m: notified of the group's end; may be NULL. Returns the group's number. */
 uint64_t group_commit_join(struct group_commit *g, struct commit_member *m, bool data);
-/* The same for what nobody waits for: the group is committed when somebody urgent joins, when it
- * has LAZY_OPS members, or after LAZY_US. */
+/* Like group_commit_join, for changes that no request waits for: the group is committed when an
+ * urgent member joins, when it has LAZY_OPS members, or after LAZY_US. */
 uint64_t group_commit_join_lazy(struct group_commit *g, struct commit_member *m, bool data);
-/* Somebody waits now for what has joined. Does not yield. */
-void group_commit_hurry(struct group_commit *g);
-/* The disk has failed: the store takes no more writes, and its program ends. Said once. Does not
- * yield. */
+/* Makes the open group urgent, because a request waits for it. Does not yield. */
+void group_commit_expedite(struct group_commit *g);
+/* Reports a failed disk: the store refuses further writes, and the program ends. Logged only for
+ * the first failure. Does not yield. */
 void group_commit_fail(struct group_commit *g, int rc, const char *what);
-/* Until the group is durable: 0 or the final failure. Not interruptible. Yields. */
+/* Waits until the group has ended. Returns 0 or the final failure. Not interruptible. Yields. */
 int group_commit_wait(struct group_commit *g, uint64_t number) CHECK_RESULT;
-/* Hurries and waits for everything that has joined so far. */
+/* Expedites and awaits everything that has joined so far. */
 int group_commit_barrier(struct group_commit *g) CHECK_RESULT;
 
 #endif

@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "ossd/chunk/replay.h"
 
 #include <stdlib.h>
 
-#include "common/base/fault.h"
+#include "common/base/planted_bug.h"
 #include "common/rt/loop.h"
 
 WIRE_DEFINE_MESSAGE(replay_row)
@@ -47,7 +48,7 @@ static struct replay_ent *find(struct replay *r, const struct replay_key *k)
 	return NULL;
 }
 
-/* Once per chain, session and slot, not per request. */
+/* Allocates per chain, session and slot, not per request. */
 static struct replay_ent *add(struct replay *r, const struct replay_key *k)
 {
 	struct replay_ent *e = calloc(1, sizeof(*e));
@@ -86,7 +87,7 @@ void replay_step_encode(uint64_t idx, uint8_t out[REPLAY_STEP_SIZE])
 	wire_put_u64(&w, &idx);
 }
 
-/* Up to which chunk the lane is done. */
+/* The last chunk of the lane that was changed. */
 static uint64_t step_of(const void *reply, uint32_t len)
 {
 	uint64_t idx = 0;
@@ -97,7 +98,7 @@ static uint64_t step_of(const void *reply, uint32_t len)
 	return idx;
 }
 
-/* Is the row newer than what the entry knows? */
+/* True if the row is newer than the reply in the entry. */
 static bool is_news(const struct replay_ent *e, const struct replay_row *row)
 {
 	if (row->seq != e->seq || !is_lane(&e->key))
@@ -120,7 +121,7 @@ int replay_load(struct replay *r, const void *key, size_t key_len, const void *v
 	struct replay_row row;
 	struct replay_ent *e;
 
-	TRY(replay_row_decode(key, key_len, &k));
+	TRY(replay_key_decode(key, key_len, &k));
 	TRY(replay_parse(value, len, &row));
 	e = add(r, &k);
 	if (!e)
@@ -131,13 +132,13 @@ int replay_load(struct replay *r, const void *key, size_t key_len, const void *v
 
 static void put_row(const struct replay_key *k, const struct replay_row *row, struct kv_batch *b)
 {
-	uint8_t key[REPLAY_ROW_SIZE], buf[ROW_MAX];
+	uint8_t key[REPLAY_KEY_SIZE], buf[ROW_MAX];
 	struct wire_w w;
 
 	wire_w_init(&w, buf, sizeof(buf));
 	wire_put_replay_row(&w, row);
 	ASSERT(w.status == 0);
-	replay_row_encode(k, key);
+	replay_key_encode(k, key);
 	kv_batch_put(b, key, sizeof(key), buf, w.len);
 }
 
@@ -154,38 +155,47 @@ int replay_import(struct replay *r, const struct replay_key *key, const struct r
 		e = add(r, key);
 	if (!e)
 		return -LE_NOMEM;
-	if (e->doubted ? e->running_seq == row->seq
+	if (e->unconfirmed ? e->running_seq == row->seq
 		       : e->running_seq >= row->seq || !is_news(e, row)) {
-		e->doubted = false;
+		e->unconfirmed = false;
 		return 0;
 	}
-	e->doubted = false;
+	e->unconfirmed = false;
 	set(e, row);
 	put_row(key, row, b);
 	return 0;
 }
 
-void replay_doubt(struct replay *r, uint32_t chain)
+void replay_mark_unconfirmed(struct replay *r, uint32_t chain)
 {
 	for (struct hmap_node *n = hmap_next(&r->map, NULL); n; n = hmap_next(&r->map, n)) {
 		struct replay_ent *e = container_of(n, struct replay_ent, node);
 
 		if (e->key.chain == chain)
-			e->doubted = true;
+			e->unconfirmed = true;
 	}
 }
 
-/* The entry stays: somebody may hold it, and without an answer it expires by itself. */
-void replay_forget_doubted(struct replay *r, uint32_t chain, struct kv_batch *b)
+/* Deletes the row in this batch. */
+static void forget(struct replay_ent *e, struct kv_batch *b)
+{
+	uint8_t key[REPLAY_KEY_SIZE];
+
+	replay_key_encode(&e->key, key);
+	kv_batch_delete(b, key, sizeof(key));
+}
+
+/* The entry stays, because a request may hold it. It expires with its session. */
+void replay_forget_unconfirmed(struct replay *r, uint32_t chain, struct kv_batch *b)
 {
 	for (struct hmap_node *n = hmap_next(&r->map, NULL); n; n = hmap_next(&r->map, n)) {
 		struct replay_ent *e = container_of(n, struct replay_ent, node);
 
-		if (e->key.chain != chain || !e->doubted)
+		if (e->key.chain != chain || !e->unconfirmed)
 			continue;
-		e->doubted = false;
+		e->unconfirmed = false;
 		e->seq = 0;
-		replay_forget(e, b);
+		forget(e, b);
 	}
 }
 
@@ -198,7 +208,7 @@ void replay_keep(struct replay *r, const struct replay_key *key, const struct re
 		put_row(key, row, b);
 }
 
-/* The entry, when no request up to seq runs. */
+/* Returns the entry when no request up to seq runs. */
 static int await(struct replay *r, const struct replay_key *key, uint64_t seq,
 		 struct replay_ent **ret_ent)
 {
@@ -237,7 +247,7 @@ int replay_begin(struct replay *r, const struct replay_key *key, uint64_t seq, u
 	struct replay_ent *e;
 
 	TRY(await(r, key, seq, &e));
-	if (FAULT(OSS_NO_DEDUPE) && !e->running_seq)
+	if (PLANTED_BUG(OSS_NO_DEDUPE) && !e->running_seq)
 		goto execute;
 	if (seq < e->seq || (e->running_seq && seq < e->running_seq) ||
 	    (seq == e->seq && op != e->op))
@@ -284,7 +294,7 @@ bool replay_is_past(struct replay *r, const struct replay_key *key, uint64_t seq
 {
 	const struct replay_ent *e = find(r, key);
 
-	return e && !e->doubted && (e->seq > seq || e->running_seq > seq);
+	return e && !e->unconfirmed && (e->seq > seq || e->running_seq > seq);
 }
 
 int replay_apply(struct replay *r, const struct replay_key *key, uint64_t seq, uint16_t op,
@@ -299,7 +309,7 @@ int replay_apply(struct replay *r, const struct replay_key *key, uint64_t seq, u
 	e->last_us = loop_now_us();
 	e->run++;
 	e->running_seq = seq;
-	e->doubted = false;
+	e->unconfirmed = false;
 	e->next_op = op;
 	e->next_len = 0;
 	*ret_ent = e;
@@ -327,8 +337,8 @@ void replay_end(struct replay_ent *e, uint64_t run, bool durable)
 
 void replay_settle(struct replay_ent *e, uint64_t seq, bool committed)
 {
-	/* It may have come with the answers of another member as well. Of a lane an earlier step
-	 * stays. */
+	/* The reply may also have been imported from another member. A lane keeps its earlier
+	 * step. */
 	if (!committed && e->seq == seq &&
 	    (!is_lane(&e->key) || step_of(e->reply, e->reply_len) >= step_of(e->next, e->next_len)))
 		e->seq = 0;
@@ -336,19 +346,11 @@ void replay_settle(struct replay_ent *e, uint64_t seq, bool committed)
 		ended(e, committed);
 }
 
-void replay_forget(struct replay_ent *e, struct kv_batch *b)
-{
-	uint8_t key[REPLAY_ROW_SIZE];
-
-	replay_row_encode(&e->key, key);
-	kv_batch_delete(b, key, sizeof(key));
-}
-
 void replay_take_back(struct replay *r, const struct replay_key *key, const struct replay_row *row,
 		      struct kv_batch *b)
 {
 	const struct replay_ent *e = is_lane(key) ? find(r, key) : NULL;
-	uint8_t buf[REPLAY_ROW_SIZE];
+	uint8_t buf[REPLAY_KEY_SIZE];
 
 	if (e && e->seq == row->seq && is_news(e, row)) {
 		struct replay_row before = {e->seq, 0, e->op, bytes_of(e->reply, e->reply_len)};
@@ -356,11 +358,11 @@ void replay_take_back(struct replay *r, const struct replay_key *key, const stru
 		put_row(key, &before, b);
 		return;
 	}
-	replay_row_encode(key, buf);
+	replay_key_encode(key, buf);
 	kv_batch_delete(b, buf, sizeof(buf));
 }
 
-/* All steps of the lane have been made, and the answer is there. */
+/* True for a lane if its request has a reply: all steps of the lane were made. */
 static bool is_over(struct replay *r, const struct replay_ent *e)
 {
 	struct replay_key parent = e->key;
@@ -377,7 +379,7 @@ uint32_t replay_expire(struct replay *r, struct kv_batch *b, uint64_t before_us,
 		       bool (*alive)(void *arg, uint64_t session), void *arg)
 {
 	struct hmap_node *n = hmap_next(&r->map, NULL);
-	uint8_t key[REPLAY_ROW_SIZE];
+	uint8_t key[REPLAY_KEY_SIZE];
 	uint32_t n_dropped = 0;
 
 	while (n && n_dropped < max) {
@@ -387,7 +389,7 @@ uint32_t replay_expire(struct replay *r, struct kv_batch *b, uint64_t before_us,
 		if (e->running_seq || e->users || e->last_us >= before_us ||
 		    (alive(arg, e->key.session) && !is_over(r, e)))
 			continue;
-		replay_row_encode(&e->key, key);
+		replay_key_encode(&e->key, key);
 		kv_batch_delete(b, key, sizeof(key));
 		hmap_remove(&r->map, &e->node);
 		free(e);

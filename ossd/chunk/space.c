@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "ossd/chunk/space.h"
 
 #include <stdlib.h>
 
 #include "common/base/assert.h"
 
-/* One session may hold at most this part of the space that nobody was promised. */
+/* One session may hold at most 1/GRANT_FRACTION of the space that is not granted. */
 #define GRANT_FRACTION 8u
 
 int space_init(struct space *s, uint64_t n_units, uint64_t limit, uint64_t reserve,
@@ -58,7 +59,7 @@ uint64_t space_usable(const struct space *s)
 	return above((extent_usable(&s->alloc) + s->quarantined) * UNIT_SIZE, s->reserve);
 }
 
-/* What may still be promised or taken without a promise. */
+/* Space that may be granted, or used without a grant. */
 static uint64_t unpromised(const struct space *s)
 {
 	return above(extent_usable(&s->alloc) * UNIT_SIZE, s->reserve + s->granted);
@@ -105,8 +106,8 @@ void space_free(struct space *s, uint64_t start, uint32_t n)
 		return;
 	}
 	if (s->ring_head - s->ring_tail == QUARANTINE_MAX) {
-		/* Tens of thousands of extents freed during one read: these stay in use until the
-		 * next start. Giving them out now could change what that reader sees. */
+		/* QUARANTINE_MAX extents were freed during one read. Further ones stay in use
+		 * until the next start: reusing them now could change what that read returns. */
 		return;
 	}
 	s->ring[s->ring_head++ % QUARANTINE_MAX] = (struct freed){start, s->gen, n};
@@ -118,15 +119,9 @@ void space_free(struct space *s, uint64_t start, uint32_t n)
 
 static struct space_session *session_find(const struct space *s, uint64_t session)
 {
-	struct hmap_node *n = hmap_find(&s->sessions, hash_u64(session));
+	struct hmap_node *n = hmap_find_id(&s->sessions, session);
 
-	for (; n; n = hmap_find_next(n)) {
-		struct space_session *e = container_of(n, struct space_session, node);
-
-		if (e->session == session)
-			return e;
-	}
-	return NULL;
+	return n ? container_of(n, struct space_session, node) : NULL;
 }
 
 static struct space_session *session_get(struct space *s, uint64_t session, uint64_t now_us)
@@ -137,7 +132,7 @@ static struct space_session *session_get(struct space *s, uint64_t session, uint
 		e = calloc(1, sizeof(*e));
 		if (e) {
 			e->session = session;
-			hmap_insert(&s->sessions, &e->node, hash_u64(session));
+			hmap_insert_id(&s->sessions, &e->node, session);
 		}
 	}
 	if (e)
@@ -153,7 +148,7 @@ int space_admit(struct space *s, uint64_t session, uint32_t len, uint32_t need, 
 
 	if (extent_usable(&s->alloc) < need && s->alloc.free < need)
 		return -LE_NOSPC;
-	/* Beyond the grant only what rounding to units adds to the bytes that were promised. */
+	/* Beyond the grant, only what rounding to units adds to the granted bytes is admitted. */
 	if (grow > held && held < len && grow - held > unpromised(s))
 		return -LE_NOSPC;
 	if (e) {
@@ -175,7 +170,7 @@ uint64_t space_grant(struct space *s, uint64_t session, uint64_t want, uint64_t 
 	if (most > above(s->promise_max, s->granted))
 		most = above(s->promise_max, s->granted);
 	if (most < e->grant)
-		most = e->grant; /* what it holds is not taken away while it wants it */
+		most = e->grant; /* the session keeps the grant it has if it wants it */
 	if (most > s->grant_max)
 		most = s->grant_max;
 	e->grant = (want < most ? want : most) / UNIT_SIZE * UNIT_SIZE;

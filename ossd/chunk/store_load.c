@@ -1,11 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a start reads of the index: the answers, the ledger, all records, whose extents are marked
- * in the free map. What is lost gets rows that say so before anybody asks.
+ * What a start reads of the index: replies, inventory, and all records; their extents are marked
+ * in the free map. Lost chunks get rows that mark them as lost before the first request.
  */
+#include "ossd/chunk/store_load.h"
+
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "ossd/chunk/store_impl.h"
 
 #define LOAD_BATCH 4096u
 
@@ -13,10 +15,10 @@ struct load {
 	struct chunk_store *s;
 	uint8_t last[KV_KEY_MAX + 1];
 	size_t last_len;
-	struct chunk_record *rec; /* of 256 blocks */
+	struct chunk_record *rec; /* space for 256 blocks */
 	uint64_t n, n_bad, n_lost;
-	struct kv_batch *batch; /* rows that are made with what was read */
-	/* Names of which some may be lost, of one batch of rows. */
+	struct kv_batch *batch; /* rows to write because of what was read */
+	/* Names, from one batch of rows, that may be of lost chunks. */
 	struct chunk_key names[LOAD_BATCH];
 	uint32_t n_names;
 	int (*each)(struct load *l, const void *key, size_t key_len, const void *value, size_t len);
@@ -33,37 +35,37 @@ static int load_one(void *arg, const void *key, size_t key_len, const void *valu
 	return l->each(l, key, key_len, value, len);
 }
 
-/* It is in the ledger already. */
+/* Adds the rows of a lost chunk to the batch. The inventory counts it already. */
 static void mark_lost(void *arg, const struct chunk_key *id)
 {
-	uint8_t key[CHUNK_ROW_SIZE], value[CHUNK_LOST_SIZE];
+	uint8_t key[CHUNK_KEY_SIZE], value[CHUNK_LOST_SIZE];
 
-	chunk_row_encode(ROW_CHUNK, id, key);
+	chunk_key_encode(ROW_CHUNK, id, key);
 	chunk_record_encode_lost(id, value);
 	kv_batch_put(arg, key, sizeof(key), value, sizeof(value));
-	ledger_put_name(id, arg);
+	inventory_put_name(id, arg);
 }
 
-/* Which of the names have no chunk? */
+/* Marks the collected names that have no chunk as lost. */
 static int look_at_names(struct load *l)
 {
 	struct chunk_store *s = l->s;
 
 	for (uint32_t i = 0; i < l->n_names; i++) {
-		uint8_t key[CHUNK_ROW_SIZE];
+		uint8_t key[CHUNK_KEY_SIZE];
 		struct kv_value v;
 		int rc;
 
-		chunk_row_encode(ROW_CHUNK, &l->names[i], key);
+		chunk_key_encode(ROW_CHUNK, &l->names[i], key);
 		rc = kv_get(s->kv, key, sizeof(key), &v);
 		if (rc == 0)
 			kv_value_fini(&v);
 		else if (rc != -LE_NOENT)
 			return rc;
-		/* A name more than its cell has lost would be one that was removed. */
-		if (rc == 0 || !ledger_suspects(&s->ledger, &l->names[i]))
+		/* Once its cell lacks nothing, a further name is that of a removed chunk. */
+		if (rc == 0 || !inventory_suspects(&s->inventory, &l->names[i]))
 			continue;
-		ledger_named(&s->ledger, &l->names[i]);
+		inventory_named(&s->inventory, &l->names[i]);
 		mark_lost(l->batch, &l->names[i]);
 	}
 	l->n_names = 0;
@@ -111,7 +113,7 @@ static int load_replay(struct load *l, const void *key, size_t key_len, const vo
 static int load_writer(struct load *l, const void *key, size_t key_len, const void *value,
 		       size_t len)
 {
-	int rc = writers_load(&l->s->writers, key, key_len, len);
+	int rc = writer_sessions_load(&l->s->writers, key, key_len, len);
 
 	(void)value;
 	if (rc != -LE_CORRUPT_STORE)
@@ -126,14 +128,14 @@ static int load_chunk(struct load *l, const void *key, size_t key_len, const voi
 {
 	struct chunk_store *s = l->s;
 	struct chunk_key id = {0};
-	int rc = chunk_row_decode(ROW_CHUNK, key, key_len, &id);
+	int rc = chunk_key_decode(ROW_CHUNK, key, key_len, &id);
 
 	if (rc == 0)
-		TRY(ledger_found(&s->ledger, &id));
-	if (rc == 0 && !s->ledger.named)
-		ledger_put_name(&id, l->batch);
+		TRY(inventory_found(&s->inventory, &id));
+	if (rc == 0 && !s->inventory.named)
+		inventory_put_name(&id, l->batch);
 	if (rc == 0 && chunk_record_is_lost(&id, value, len)) {
-		ledger_marked(&s->ledger, id.chain, 1);
+		inventory_marked(&s->inventory, id.chain, 1);
 		l->n_lost++;
 		return 0;
 	}
@@ -155,15 +157,15 @@ static int load_chunk(struct load *l, const void *key, size_t key_len, const voi
 	return 0;
 }
 
-static int load_ledger(struct load *l, const void *key, size_t key_len, const void *value,
+static int load_inventory(struct load *l, const void *key, size_t key_len, const void *value,
 		       size_t len)
 {
-	int rc = ledger_load(&l->s->ledger, key, key_len, value, len);
+	int rc = inventory_load(&l->s->inventory, key, key_len, value, len);
 
 	if (rc != -LE_CORRUPT_STORE)
 		return rc;
-	/* What is there of that cell is more than it knows of: it is in doubt. */
-	log_error("target %u: a row of the ledger is damaged: run leat-ossd check",
+	/* The cell counts fewer chunks than there are, so it is uncertain. */
+	log_error("target %u: a row of the chunk inventory is damaged: run leat-ossd check",
 		  l->s->super.target);
 	return 0;
 }
@@ -173,37 +175,37 @@ static int load_name(struct load *l, const void *key, size_t key_len, const void
 	struct chunk_key id;
 
 	(void)value, (void)len;
-	if (chunk_row_decode(ROW_NAME, key, key_len, &id) < 0) {
+	if (chunk_key_decode(ROW_NAME, key, key_len, &id) < 0) {
 		log_error("target %u: a name in the index is damaged: run leat-ossd check",
 			  l->s->super.target);
 		return 0;
 	}
-	if (ledger_suspects(&l->s->ledger, &id))
+	if (inventory_suspects(&l->s->inventory, &id))
 		l->names[l->n_names++] = id;
 	return 0;
 }
 
-static int begin_ledger(struct load *l)
+static int begin_inventory(struct load *l)
 {
 	static const uint8_t names = ROW_NAME, names_end = ROW_NAME + 1;
 	struct chunk_store *s = l->s;
 	struct kv_value v;
-	int rc = kv_get(s->kv, LEDGER_BEGAN_KEY, LEDGER_BEGAN_KEY_SIZE, &v);
+	int rc = kv_get(s->kv, INVENTORY_BEGAN_KEY, INVENTORY_BEGAN_KEY_SIZE, &v);
 
 	if (rc < 0 && rc != -LE_NOENT)
 		return rc;
-	s->ledger.began = rc == 0;
-	s->ledger.named = rc == 0 && v.len > 0;
+	s->inventory.began = rc == 0;
+	s->inventory.named = rc == 0 && v.len > 0;
 	if (rc == 0)
 		kv_value_fini(&v);
-	if (!s->ledger.named)
+	if (!s->inventory.named)
 		kv_batch_delete_range(l->batch, &names, 1, &names_end, 1);
 	TRY(commit_made(l));
-	l->each = load_ledger;
-	return load_range(l, ROW_LEDGER);
+	l->each = load_inventory;
+	return load_range(l, ROW_INVENTORY);
 }
 
-static void tell_doubt(void *arg, const struct ledger_doubt *d)
+static void log_uncertain(void *arg, const struct inventory_uncertain *d)
 {
 	const struct chunk_store *s = arg;
 
@@ -212,20 +214,21 @@ static void tell_doubt(void *arg, const struct ledger_doubt *d)
 		"inode numbers up to %llu: there one chunk in %u that is not here may be one of "
 		"them, and is not read as zeros",
 		d->chain, s->super.target, (unsigned long long)d->n_lost,
-		(unsigned long long)d->upto, LEDGER_CELLS / d->n_cells);
+		(unsigned long long)d->upto, INVENTORY_CELLS / d->n_cells);
 }
 
-/* The ledger of a store that has none yet is made of what is there. What is lost by name gets a row
- * before anybody asks: of two in a cell whose names are lost too nobody would know which. */
-static int end_ledger(struct load *l)
+/* Completes the inventory. In a store without one it is made of the present rows. Chunks that are
+ * lost by name get a row before the first request: if a cell lacked a second chunk later, and
+ * names were lost too, neither could be identified. */
+static int end_inventory(struct load *l)
 {
 	struct chunk_store *s = l->s;
-	bool began = s->ledger.began;
-	uint64_t lost = ledger_loaded(&s->ledger, l->batch), n_chunks = l->n;
+	bool began = s->inventory.began;
+	uint64_t lost = inventory_loaded(&s->inventory, l->batch), n_chunks = l->n;
 
 	if (!began && n_chunks > 0)
-		log_error("target %u: the index has lost the row that says that there is a ledger: "
-			  "what it had lost before is not known any more",
+		log_error("target %u: the index has lost the row that marks the chunk inventory: "
+			  "earlier losses cannot be detected",
 			  s->super.target);
 	if (lost) {
 		TRY(commit_made(l));
@@ -233,14 +236,14 @@ static int end_ledger(struct load *l)
 		TRY(load_range(l, ROW_NAME));
 		l->n = n_chunks;
 	}
-	(void)ledger_mark_lost(&s->ledger, mark_lost, l->batch);
-	ledger_begin_doubts(&s->ledger, l->batch);
+	(void)inventory_mark_lost(&s->inventory, mark_lost, l->batch);
+	inventory_begin_uncertain(&s->inventory, l->batch);
 	TRY(commit_made(l));
 	metric_set(&s->metrics->lost, lost + l->n_lost);
 	if (lost)
 		log_error("target %u: the index has lost %llu chunks", s->super.target,
 			  (unsigned long long)lost);
-	ledger_each_doubt(&s->ledger, tell_doubt, s);
+	inventory_each_uncertain(&s->inventory, log_uncertain, s);
 	if (l->n_lost)
 		log_error("target %u: %llu chunks are known to be lost", s->super.target,
 			  (unsigned long long)l->n_lost);
@@ -265,15 +268,18 @@ int store_load_index(struct chunk_store *s)
 	if (rc == 0)
 		rc = load_range(l, ROW_WRITER);
 	if (rc == 0)
-		rc = begin_ledger(l);
+		rc = begin_inventory(l);
 	if (rc < 0)
 		goto out;
 	l->each = load_chunk;
 	l->n = 0;
 	rc = load_range(l, ROW_CHUNK);
 	if (rc == 0)
-		rc = end_ledger(l);
-	if (rc == 0)
+		rc = end_inventory(l);
+	if (rc == 0 && s->super.target == 0)
+		log_info("a store of %llu MiB, not registered as a target yet",
+			 (unsigned long long)(space_total(&s->space) >> 20));
+	else if (rc == 0)
 		log_info("target %u: %llu chunks, %llu of %llu MiB in use, %llu damaged",
 			 s->super.target, (unsigned long long)l->n,
 			 (unsigned long long)(space_used(&s->space) >> 20),

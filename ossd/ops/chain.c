@@ -1,8 +1,10 @@
-/* oss_chain_set, oss_forward, oss_commit, oss_resolve: what the metadata server and the members of
- * a chain say to each other. */
-#include "ossd/ops/op.h"
-
+/* SPDX-License-Identifier: Apache-2.0 */
+/* oss_chain_set, oss_forward, oss_commit, oss_resolve: messages of the metadata server and of
+ * other members of a chain. */
 #include "ossd/chain/apply.h"
+#include "ossd/chain/chains.h"
+#include "ossd/ops/handlers.h"
+#include "ossd/ops/op.h"
 
 int op_chain_set(struct rpc_req *r, const void *in, void *out)
 {
@@ -40,11 +42,11 @@ int op_forward(struct rpc_req *r, const void *in, void *out)
 	(void)out;
 	TRY(admit_member(r, CHAIN_MEMBER, &c));
 	if (op_is_client(req->session))
-		TRY(writers_know(&op_target(r)->store->writers, &op_target(r)->store->gc,
+		TRY(writer_sessions_know(&op_target(r)->store->writers, &op_target(r)->store->gc,
 				 req->session));
 	rc = chain_apply(c, r, req);
-	/* What the version is made from is damaged here: other members have it. Data that came
-	 * with the request is still there, unless the version has joined. */
+	/* The base of the version is damaged here, and other members may have it. The request's
+	 * data is still held, unless the version has joined. */
 	for (uint32_t i = 0; i < REPAIRS_MAX && rc == -LE_CORRUPT; i++) {
 		struct chunk_key id = chunk_key_of(c->id, &req->chunk);
 
@@ -71,7 +73,7 @@ int op_resolve(struct rpc_req *r, const void *in, void *out)
 	struct oss_resolve_rep *rep = out;
 	struct chain *c;
 	struct wire_w w;
-	/* An answer is no longer than its question. */
+	/* A reply has at most the length of its request. */
 	void *buf = rpc_req_alloc(r, req->versions.len + 1);
 
 	TRY(admit_member(r, CHAIN_MEMBER, &c));

@@ -1,14 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * oss_copy: a chunk of this chain becomes one of another generation of the file, on another chain:
- * the metadata server converts a file to another number of copies; or one of another file
- * (copy_file_range). The head reads what is committed
- * here, verified, and writes it there like a client, a part at a time; holes stay holes. That
- * nobody changes the chunk meanwhile is the affair of whoever asks, who throws the copy away
- * otherwise.
+ * oss_copy copies a chunk of this chain to a chunk on another chain: of another generation of the
+ * file (the metadata server converts a file to another number of replicas), or of another file
+ * (copy_file_range). The head reads committed, verified data and writes it like a client, one part
+ * at a time. Holes stay holes. The requester must ensure that the chunk does not change meanwhile,
+ * or discard the copy.
  */
 #include "common/base/log.h"
 #include "common/rt/loop.h"
 #include "ossd/chain/commit.h"
+#include "ossd/chunk/chunk_files.h"
+#include "ossd/chunk/chunk_read.h"
+#include "ossd/ops/handlers.h"
 #include "ossd/ops/op.h"
 
 #define PART_LEN (1u << 20)
@@ -20,11 +23,11 @@ struct copy {
 	const struct oss_copy_req *req;
 	struct chunk_read cr;
 	uint64_t bytes;
-	int64_t at_ns; /* of the newest write */
-	uint64_t base; /* version of the other chunk before what is written next */
+	int64_t at_ns; /* time of the newest write */
+	uint64_t base; /* version of the other chunk on which the next write builds */
 };
 
-/* Bytes [at, at + len) of what was read, for a request. */
+/* Selects bytes [at, at + len) of what was read, for a request. Returns the number of entries. */
 static uint32_t cut(const struct chunk_read *cr, uint32_t at, uint32_t len,
 		    struct slot_vec out[CHUNK_READ_VECS])
 {
@@ -48,11 +51,14 @@ static uint32_t cut(const struct chunk_read *cr, uint32_t at, uint32_t len,
 	return n;
 }
 
-/* What may pass is for the metadata server to ask again; only it knows what has changed. Another
- * attempt may still be writing there. */
+/* Maps temporary errors to -LE_BUSY: the metadata server must repeat the request, as only it can
+ * determine what has changed. Another attempt may still be writing to the other chain. */
 static int foreign(int rc)
 {
-	return rc == -LE_STALE || (rc < 0 && status_retry(rc) != RETRY_NEVER) ? -LE_BUSY : rc;
+	bool passes = rc == -LE_STALE || rc == -LE_CAP_EXPIRED ||
+		      (rc < 0 && status_retry(rc) != RETRY_NEVER);
+
+	return passes ? -LE_BUSY : rc;
 }
 
 /* ---- the other chain ---- */
@@ -89,8 +95,8 @@ static int find_base(struct copy *k)
 	return foreign(rc);
 }
 
-/* Pieces [first, first + n), which have data, without a gap; they begin at byte `at` of what was
- * read. Compressed ones stay so. */
+/* Writes pieces [first, first + n), which are adjacent and have data, from byte `at` of what was
+ * read. Compressed ones stay compressed. */
 static int write_run(struct copy *k, uint32_t first, uint32_t n, uint32_t at)
 {
 	const struct oss_copy_req *req = k->req;
@@ -115,7 +121,7 @@ static int write_run(struct copy *k, uint32_t first, uint32_t n, uint32_t at)
 		struct piece p = cr->pieces[first + i];
 
 		len += p.len;
-		bulk += piece_room(&p);
+		bulk += piece_space(&p);
 		p.flags &= PIECE_LZ4;
 		piece_encode(&p, buf + (size_t)i * PIECE_WIRE_SIZE);
 	}
@@ -143,16 +149,16 @@ static int write_part(struct copy *k)
 	uint32_t i = 0, at = 0;
 
 	while (i < cr->n_pieces) {
-		uint32_t n = 0, end = cr->pieces[i].off, room = piece_room(&cr->pieces[i]);
+		uint32_t n = 0, end = cr->pieces[i].off, space = piece_space(&cr->pieces[i]);
 
 		while (i + n < cr->n_pieces && !(cr->pieces[i + n].flags & PIECE_HOLE) &&
 		       cr->pieces[i + n].off == end) {
-			room += n ? piece_room(&cr->pieces[i + n]) : 0;
+			space += n ? piece_space(&cr->pieces[i + n]) : 0;
 			end += cr->pieces[i + n++].len;
 		}
 		if (n)
 			TRY(write_run(k, i, n, at));
-		at += room;
+		at += space;
 		i += n ? n : 1;
 	}
 	return 0;
@@ -228,7 +234,8 @@ static int list_next(struct copy *k, const struct chunk_key *from, uint64_t *ret
 	return 0;
 }
 
-/* The first chunk of the generation from idx on. One that is lost is one: reading it tells. */
+/* Finds the first chunk of the generation from idx on. A lost chunk is included: reading it
+ * reports the loss. */
 static int find_next(struct copy *k, const struct chunk_key *from, uint64_t *ret_next)
 {
 	struct chunk_store *s = k->t->store;
@@ -236,16 +243,16 @@ static int find_next(struct copy *k, const struct chunk_key *from, uint64_t *ret
 
 	TRY(list_next(k, from, ret_next));
 	last.idx = UINT64_MAX;
-	switch (ledger_range(&s->ledger, from, &last, &lost)) {
-	case LEDGER_NONE:
+	switch (inventory_range(&s->inventory, from, &last, &lost)) {
+	case INVENTORY_NONE:
 		return 0;
-	case LEDGER_LOST:
+	case INVENTORY_LOST:
 		*ret_next = lost.idx < *ret_next ? lost.idx : *ret_next;
 		return 0;
-	case LEDGER_UNSURE:
+	case INVENTORY_UNSURE:
 		break;
 	}
-	return ledger_whole(&s->ledger, from->chain) ? -LE_CORRUPT : -LE_NOT_READY;
+	return inventory_whole(&s->inventory, from->chain) ? -LE_CORRUPT : -LE_NOT_READY;
 }
 
 int op_copy(struct rpc_req *r, const void *in, void *out)

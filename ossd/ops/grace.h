@@ -1,25 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The grace time of a server that was not ended in order. It has lost what it had shown and
- * accepted, but not made durable; its clients repeat that (FRAME_AGAIN). Until all sessions that
- * change chunks here have said that they have (oss_reclaim), have ended, or grace_ms is over,
- * nothing else is carried out: who reads would see what was before, who writes would be written
- * over. What a session that is still awaited asks for beside its repetitions is sent back, so that
- * it has room for these, and so is data; what else others ask for waits.
+ * The grace period of a server that was not closed in order. The server has lost changes that it
+ * had accepted and not made durable; its clients send them again (FRAME_AGAIN). Until all sessions
+ * that change chunks here have reported that they have repeated (oss_replay_done) or have ended,
+ * or until grace_ms has passed, the server executes nothing else: a read would return the state
+ * before those changes, and a write would be overwritten by them. During the period other requests
+ * of an awaited session are refused, so that it has slots for its repetitions. Requests with data
+ * are refused too. Other requests of other sessions wait.
  *
- * First comes what was accepted (FRAME_SEEN). What was not may be another session's later write of
- * the same bytes, which waited for the first one to be durable (chunk_tx_begin_write): so it is
- * sent back until nobody has anything more of the first kind.
+ * Accepted changes (FRAME_SEEN) come first. A change that was not accepted may be a later write of
+ * the same bytes by another session, which waited for the first one to be durable
+ * (chunk_tx_begin_write): it is refused until no session has accepted changes left to repeat.
  *
- * Who is awaited still when grace_ms is over is late, which is durable before anybody is served.
- * What a late session repeats is older than what others have been told since the start (touched.h).
- * So it is refused (-LE_LATE: the writer is told that it is lost) where others have written since;
- * and, if it had been accepted, where they have read, for they have seen that it is not there. All
- * is refused where that is not known: who was late under an earlier process. In a replicated chain
- * others see nothing before every member has it, so that only what had been accepted is refused,
- * but wherever it is: others may have read at any member. An append looks itself whether others
- * have written there (WRITE_PLACED).
+ * A session that is still awaited after grace_ms is late. That is durable before the first other
+ * request is served. Changes that a late session repeats are older than replies that other clients
+ * have received since the start (touched.h). So they are refused (-LE_LATE: the writer gets an
+ * error) where another session has written since; and, if they had been accepted, where another
+ * session has read, because that reader has observed that they are missing. All are refused if
+ * this information is missing because the session was late under an earlier process. In a
+ * replicated chain other sessions read a change only when every member has it, so only accepted
+ * changes are refused there, but in any chunk: another session may have read at any member. An
+ * append checks by itself whether another session has written there (WRITE_RESERVED).
  *
- * Chains that have been filled by others since the start have nothing to wait for.
+ * A chain that was filled by other members since the start has no changes to wait for.
  *
  * Owned by the target's loop.
  */
@@ -31,28 +34,34 @@
 #include "ossd/ops/touched.h"
 
 struct chain;
+struct chunk_tx;
+struct chunk_write;
 struct rpc_req;
 
 struct grace {
 	struct chunk_store *s;
 	bool over, ending;
-	uint64_t began_us, until_us; /* 0: nobody could come yet */
-	uint64_t late_group;         /* ending: when that is durable it is over */
-	struct touched touched;      /* as long as somebody is awaited or late */
+	uint64_t began_us, until_us; /* 0: no client was admitted yet */
+	uint64_t late_group;         /* if ending: when this group is durable, the period ends */
+	struct touched touched;      /* used while a session is awaited or late */
 	uint32_t n_waiting, waiting_max;
 	struct waitq ended;
 };
 
+/* The period begins unless no session is awaited. waiting_max: requests that may wait for its
+ * end. */
 void grace_init(struct grace *g, struct chunk_store *s, uint32_t waiting_max);
 void grace_fini(struct grace *g);
-/* Clients are let in from now on. */
+/* Begins the grace period. Call when clients are admitted. */
 void grace_begin(struct grace *g, uint32_t grace_ms);
-/* Somebody awaited has returned or ended: is it over? */
-void grace_look(struct grace *g);
-/* 0: the request may be carried out; 1: so it may, but has waited. -LE_NOT_READY, -LE_PENDING (ask
- * the head), -LE_INTR. Yields, but not once it has returned 0 for this request. */
+/* Ends the period if no session is awaited, or grace_ms has passed. Call when an awaited session
+ * has returned or ended. */
+void grace_check_end(struct grace *g);
+/* Returns 0: execute the request; 1: execute it, it has waited. Else -LE_NOT_READY, -LE_PENDING
+ * (the client must send it to the head) or -LE_INTR. Yields, but not after it has returned 0 for
+ * this request. */
 int grace_admit(struct grace *g, const struct chain *c, const struct rpc_req *r) CHECK_RESULT;
-/* May this write be made now, right before it joins? -LE_LATE. Does not yield. */
+/* Call right before a write joins. Returns 0 or -LE_LATE. Does not yield. */
 int grace_may_write(const struct grace *g, const struct chain *c, const struct rpc_req *r,
 		    const struct chunk_tx *tx, const struct chunk_write *w) CHECK_RESULT;
 

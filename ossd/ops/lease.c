@@ -1,10 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "ossd/ops/lease.h"
 
 #include <stdlib.h>
 
-#include "common/base/fault.h"
+#include "common/base/planted_bug.h"
 #include "common/proto/oss_proto.h"
-#include "ossd/ops/op.h"
 
 struct chunk_lease {
 	struct list link;
@@ -46,7 +46,8 @@ static void drop_old(struct chunk_leases *l)
 	}
 }
 
-/* Whatever the generation: the pages of an old one are shown beside what is written to the new. */
+/* Compares without generation: pages of an old generation are visible beside writes to the new
+ * one. */
 static bool same_place(const struct chunk_key *a, const struct chunk_key *b)
 {
 	return a->chain == b->chain && ino_equal(a->ino, b->ino) && a->idx == b->idx;
@@ -100,7 +101,7 @@ void chunk_lease_drop(struct chunk_leases *l, uint64_t serial)
 	}
 }
 
-/* k NULL: of any chunk. */
+/* k NULL: leases of any chunk. */
 static void end(struct chunk_leases *l, const struct chunk_key *k, uint64_t session,
 		uint64_t from, uint64_t to)
 {
@@ -117,7 +118,6 @@ static void end(struct chunk_leases *l, const struct chunk_key *k, uint64_t sess
 		waitq_wake_all(&l->ended);
 }
 
-/* A read that was repeated may have left several. */
 void chunk_lease_end(struct chunk_leases *l, const struct chunk_key *k, uint64_t session,
 		     uint64_t number)
 {
@@ -129,7 +129,8 @@ void chunk_leases_end_before(struct chunk_leases *l, uint64_t session, uint64_t 
 	end(l, NULL, session, 0, number);
 }
 
-/* The newest of others up to that serial: when it ends at the latest. 0: there is none. */
+/* Returns when the last lease of other sessions, up to that serial, expires at the latest; 0:
+ * there is none. */
 static uint64_t newest(struct chunk_leases *l, const struct chunk_leased *of, uint64_t serial)
 {
 	uint64_t until_us = 0;
@@ -147,13 +148,14 @@ static uint64_t newest(struct chunk_leases *l, const struct chunk_leased *of, ui
 	return until_us;
 }
 
-/* When those of others have ended that this process has not given; 0: they have. */
+/* Returns when the leases have expired that another head or process granted to other sessions; 0:
+ * they have. */
 static uint64_t inherited(const struct chunk_leases *l, const struct chunk_leased *of)
 {
 	const struct chain *c = of->chain;
 
 	if (env_now_us(l->env) >= c->leases_us || c->leases_of == of->session ||
-	    FAULT(OSS_NEW_HEAD))
+	    PLANTED_BUG(OSS_NEW_HEAD))
 		return 0;
 	return c->leases_us;
 }
@@ -163,32 +165,18 @@ void chunk_leases_await(struct chunk_leases *l, const struct chunk_leased *of)
 	const uint64_t serial = l->serial, old_us = inherited(l, of);
 	uint64_t until_us;
 
-	if (FAULT(OSS_NO_LEASES))
+	if (PLANTED_BUG(OSS_NO_LEASES))
 		return;
 	while ((until_us = newest(l, of, serial)) != 0 || env_now_us(l->env) < old_us) {
 		int rc = waitq_wait(&l->ended, until_us > old_us ? until_us : old_us);
 
-		(void)rc; /* what is done is answered, whatever becomes of who asked */
+		(void)rc; /* the change is done: it is answered even if the request is
+		           * interrupted */
 	}
 }
 
 bool chunk_leases_any(struct chunk_leases *l, const struct chunk_leased *of)
 {
-	return !FAULT(OSS_NO_LEASES) &&
+	return !PLANTED_BUG(OSS_NO_LEASES) &&
 	       (newest(l, of, l->serial) != 0 || inherited(l, of) != 0);
-}
-
-/* ---- oss_release ---- */
-
-int op_release(struct rpc_req *r, const void *in, void *out)
-{
-	const struct oss_release_req *req = in;
-	const struct chunk_key k = chunk_key_of(op_chain(r), &req->chunk);
-	struct chain *c;
-
-	(void)out;
-	TRY(op_admit(r, CHAIN_HEAD, &c));
-	TRY(op_check_cap(r, &req->cap, req->chunk.ino, req->chunk.gen, CAP_READ));
-	chunk_lease_end(&op_target(r)->leases, &k, r->hdr.session, req->lease);
-	return 0;
 }

@@ -1,8 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "ossd/ops/op.h"
 
-#include "common/base/fault.h"
-#include "ossd/chain/care.h"
+#include "common/base/planted_bug.h"
 #include "ossd/chain/commit.h"
+#include "ossd/chain/maintenance.h"
+#include "ossd/chain/repair.h"
+#include "ossd/chunk/store_record.h"
 
 #define MDS_SESSION 1u
 
@@ -28,10 +31,11 @@ int op_admit(struct rpc_req *r, enum chain_need need, struct chain **ret_chain)
 		TRY(admit(r, need, ret_chain));
 	if (r->peer->role != ROLE_MDS && r->hdr.session == MDS_SESSION)
 		return -LE_PERM;
-	/* Nor may it read: what it was allowed ended with it, whatever its capability says. */
+	/* A session that has ended may not read either: its rights end with it, even if its
+	 * capability has not expired. */
 	if (op_is_client(r->hdr.session))
 		TRY(fence_admit_any(&op_target(r)->fence, r->hdr.session));
-	/* A copy holds no space, and comes over a connection that has a session of its own. */
+	/* A copy holds no grant. It uses a connection that belongs to another session. */
 	if (r->hdr.session != SESSION_COPY)
 		op_peer_session(op_target(r), r->peer, r->hdr.session);
 	else if (r->peer->role != ROLE_OSSD)
@@ -58,12 +62,12 @@ static int repair(struct target *t, const struct chain *c, const struct chunk_ke
 	int rc = -LE_CORRUPT;
 
 	*r = (struct repair){0};
-	if (t->care && chain_others_sync(c) > 0 && !FAULT(CHAIN_NO_REPAIR))
-		rc = repair_chunk(t->care, id, r);
+	if (t->maintenance && chain_others_sync(c) > 0 && !PLANTED_BUG(CHAIN_NO_REPAIR))
+		rc = repair_chunk(t->maintenance, id, r);
 	if (rc == 0 || rc == -LE_BUSY || rc == -LE_STALE)
 		return 0;
-	/* Who is away has it, perhaps. */
-	if (c->n_sync < c->n_members && chunk_store_lost(t->store, id) != LEDGER_NONE)
+	/* A member that is not SYNC may have the chunk. */
+	if (c->n_sync < c->n_members && chunk_store_lost(t->store, id) != INVENTORY_NONE)
 		return -LE_NOT_READY;
 	return -LE_CORRUPT;
 }
@@ -96,14 +100,18 @@ int op_check_cap(struct rpc_req *r, const struct cap *cap, struct ino ino, uint3
 	struct target *t = op_target(r);
 	uint64_t session = r->hdr.session;
 	struct cap *memo = &t->memo[hash_u64_2(ino.v, session) % CAP_MEMO];
-	int64_t now_s = env_wall_ns(t->env) / 1000000000;
+	int64_t now_s = mds_clock_now_ns(&t->store->clock, t->env) / 1000000000;
+	int rc;
 
 	if (r->peer->role == ROLE_MDS)
 		return 0;
 	if (cap_equal(memo, cap) && cap->ino.v == ino.v && cap->gen == gen &&
 	    cap->session == session && (cap->rights & rights) == rights && cap->expiry_s > now_s)
 		return 0;
-	TRY(cap_check(&t->cap_key, cap, ino, gen, session, rights, now_s));
+	rc = cap_check(&t->cap_key, cap, ino, gen, session, rights, now_s);
+	if (rc == -LE_CAP_EXPIRED)
+		metric_add(&t->metrics->expired_caps, 1);
+	TRY(rc);
 	*memo = *cap;
 	return 0;
 }
@@ -154,7 +162,7 @@ int op_still_head(const struct mutation *m)
 {
 	const struct chain *c = m->chain;
 
-	if (c->epoch != m->r->hdr.epoch && !FAULT(CHAIN_SKIP_EPOCH))
+	if (c->epoch != m->r->hdr.epoch && !PLANTED_BUG(CHAIN_SKIP_EPOCH))
 		return -LE_STALE_EPOCH;
 	return chain_is_head(c) ? 0 : -LE_NOT_HEAD;
 }
@@ -227,12 +235,13 @@ int op_mutate(struct rpc_req *r, int (*fn)(struct mutation *m, const void *in, v
 	TRY(op_admit(r, CHAIN_HEAD, &m.chain));
 	if (!op_is_client(r->hdr.session))
 		return chain_outcome(m.chain, mutate(&m, &key, fn, in, out));
-	/* Who is told that a session is refused must not find anything of it under way. */
+	/* Checked twice: when the fence confirms that it refuses a session, no change of it may be
+	 * in flight. */
 	TRY(fence_admit(&m.t->fence, r->hdr.session));
-	TRY(chain_outcome(m.chain, writers_begin(&s->writers, &s->gc, r->hdr.session, &se)));
+	TRY(chain_outcome(m.chain, writer_sessions_begin(&s->writers, &s->gc, r->hdr.session, &se)));
 	rc = fence_admit(&m.t->fence, r->hdr.session);
 	if (rc == 0)
 		rc = mutate(&m, &key, fn, in, out);
-	writers_end(se);
+	writer_sessions_end(se);
 	return chain_outcome(m.chain, rc);
 }

@@ -1,8 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* oss_read and oss_sums: data of a chunk with its checksums, and the checksums alone. */
-#include "ossd/ops/op.h"
+#include "ossd/ops/read.h"
 
-#include "common/base/fault.h"
+#include "common/base/planted_bug.h"
 #include "ossd/chain/commit.h"
+#include "ossd/chunk/chunk_read.h"
+#include "ossd/chunk/store_record.h"
+#include "ossd/ops/handlers.h"
+#include "ossd/ops/op.h"
 
 static int encode_pieces(struct rpc_req *r, const struct piece *pieces, uint32_t n,
 			 struct bytes *ret_bytes)
@@ -23,17 +28,17 @@ static void drop_vec(struct chunk_read *cr)
 		slot_unref(cr->vec[i].slot);
 }
 
-/* In a replicated chain only what is committed is seen: the head waits for what is pending when it
- * is asked, for it may have been accepted; the others send the client there, and so does who set
- * `quiet`. */
+/* In a replicated chain only committed changes are visible. The head waits for changes that are
+ * pending at the request, as they may have been accepted. Other members, and reads with `quiet`,
+ * send the client to the head. */
 static int wait_committed(struct chain *c, struct chunk_read *cr)
 {
-	cr->committed = chain_replicated(c) && !FAULT(CHAIN_SERVE_EARLY);
+	cr->committed = chain_replicated(c) && !PLANTED_BUG(CHAIN_SERVE_EARLY);
 	cr->quiet = cr->committed && (cr->quiet || !chain_is_head(c));
 	return cr->committed && !cr->quiet ? chunk_barrier(c, &cr->id) : 0;
 }
 
-/* Time may have passed since the request came: the lease, the epoch. */
+/* Time may have passed since the request arrived: checks lease and epoch again. */
 static int still_admitted(void *arg)
 {
 	struct chain *c;
@@ -98,8 +103,8 @@ static int read_leased(struct rpc_req *r, struct chain *c, const struct oss_read
 	uint64_t serial;
 	int rc;
 
-	/* First whoever may have to do with it without knowing it. */
-	TRY(chain_tell_leases(c));
+	/* First announce the lease to the other members, and store it for a later process. */
+	TRY(chain_announce_leases(c));
 	rc = chunk_store_leased(op_target(r)->store, r->hdr.session,
 				env_now_us(op_target(r)->env) + 2 * CHUNK_LEASE_MS * 1000ull);
 	TRY(chain_outcome(c, rc));

@@ -1,15 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * oss_readv: many small reads of one chain in one request. Each part goes the way of oss_read
- * (op_read_chunk) in a fiber of its own, so that all reads of the disk are under way together; they
- * share one slot, from which the reply is sent. What fails, or does not fit there, is that part's
- * affair alone: the client asks for it by oss_read.
+ * oss_readv: many small reads of one chain in one request. Each part is executed like oss_read
+ * (op_read_chunk), in a separate fiber, so that all disk reads are in flight together. They share
+ * one slot, from which the reply is sent. A part that fails, or does not fit into the slot, gets
+ * its status, and the client reads it with oss_read.
  */
+#include "ossd/chunk/chunk_read.h"
+#include "ossd/ops/handlers.h"
 #include "ossd/ops/op.h"
+#include "ossd/ops/read.h"
 
 struct readv {
 	struct rpc_req *r;
 	struct chain *c;
-	struct read_room room;
+	struct read_space space;
 	uint32_t n, n_caps;
 	struct cap *caps;
 	int *cap_status;
@@ -26,7 +30,8 @@ struct part {
 
 /* ---- the request ---- */
 
-/* How many there are, of at least min bytes each: as many at most as parts are allowed. */
+/* Upper bound for the number of entries of at least min bytes each, limited to the allowed number
+ * of parts. */
 static uint32_t count_max(const struct bytes *b, uint32_t min)
 {
 	uint32_t n = b->len / min + 1;
@@ -96,14 +101,14 @@ static void drop_vec(struct chunk_read *cr)
 	cr->n_vec = 0;
 }
 
-/* What was read, and zeros behind it up to the length asked for. */
+/* Uses the data that was read, followed by zeros up to the requested length. */
 static void take_data(struct part *p, struct chunk_read *cr)
 {
 	struct slot *zero = op_target(p->v->r)->store->zero;
 
 	for (uint32_t i = 0; i < cr->n_vec; i++)
 		p->res.sent += cr->vec[i].len;
-	if (cr->n_vec == 1 && cr->vec[0].slot == p->v->room.slot) {
+	if (cr->n_vec == 1 && cr->vec[0].slot == p->v->space.slot) {
 		p->vec = cr->vec[0];
 		memset(p->vec.slot->data + p->vec.off + p->vec.len, 0, p->in.len - p->vec.len);
 		p->vec.len = p->in.len;
@@ -121,10 +126,10 @@ static int read_part(struct part *p)
 	struct chunk_read cr = {.id = chunk_key_of(op_chain(v->r), &id),
 				.off = p->in.off,
 				.len = p->in.len,
-				/* No waiting for a write with the slot that its forwarding may
-				 * need: oss_read does that. */
+				/* Does not wait for a write while holding a slot that its
+				 * forwarding may need: oss_read does. */
 				.quiet = true,
-				.room = &v->room,
+				.space = &v->space,
 				.pieces = p->pieces,
 				.n_pieces_max = chunk_read_pieces_max(p->in.len)};
 
@@ -213,8 +218,8 @@ int op_readv(struct rpc_req *r, const void *in, void *out)
 		return 0;
 	if (rpc_req_canceled(r))
 		return -LE_CANCELED;
-	TRY(slot_get(op_target(r)->store->read_pool, fiber_deadline(), &v.room.slot));
+	TRY(slot_get(op_target(r)->store->read_pool, fiber_deadline(), &v.space.slot));
 	rc = read_parts(&v, out);
-	slot_unref(v.room.slot);
+	slot_unref(v.space.slot);
 	return rc;
 }

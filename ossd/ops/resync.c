@@ -1,21 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What members of a chain ask of each other to be equal: oss_resync_ask, oss_resync_chunk,
- * oss_resync_rows of a member that is being filled; oss_fetch of one that has what another needs.
+ * Requests between members of a chain to become equal. To a member that is being filled:
+ * oss_resync_ask, oss_resync_chunk, oss_resync_rows. To a member that is the source: oss_fetch.
  */
-#include "ossd/chain/care.h"
+#include "ossd/chain/maintenance.h"
+#include "ossd/chain/receive.h"
+#include "ossd/chunk/store_record.h"
+#include "ossd/ops/handlers.h"
 #include "ossd/ops/op.h"
 
 #define ASK_MAX 1000u
-#define ID_ROOM 32u /* of one chunk_id on the wire */
+#define ID_ROOM 32u /* encoded size of one chunk_id */
 
-/* Another member of the chain, in the same epoch. */
+/* Admits requests of other members of the chain, in the same epoch. */
 static int admit(struct rpc_req *r, struct chain **ret_chain)
 {
 	struct target *t = op_target(r);
 
 	if (r->peer->role != ROLE_OSSD)
 		return -LE_PERM;
-	if (!t->ready || !t->care)
+	if (!t->ready || !t->maintenance)
 		return -LE_NOT_READY;
 	if (r->hdr.target != t->id)
 		return -LE_NO_TARGET;
@@ -53,9 +57,9 @@ int op_resync_ask(struct rpc_req *r, const void *in, void *out)
 	struct chain *c;
 
 	TRY(admit(r, &c));
-	rep->incarnation = op_target(r)->care->incarnation;
-	/* What is lost here is in nobody's log. */
-	if (!ledger_doubts(&op_target(r)->store->ledger, c->id))
+	rep->incarnation = op_target(r)->maintenance->incarnation;
+	/* Losses here are in no log. */
+	if (!inventory_is_uncertain(&op_target(r)->store->inventory, c->id))
 		rep->synced_epoch = chain_log_synced_epoch(c->all->log, c->id);
 	return put_suspects(r, c, in, rep);
 }
@@ -67,7 +71,7 @@ int op_resync_chunk(struct rpc_req *r, const void *in, void *out)
 	TRY(admit(r, &c));
 	if (chain_is_head(c))
 		return -LE_STALE_EPOCH;
-	return receive_chunk(op_target(r)->care, c, in, out);
+	return receive_chunk(op_target(r)->maintenance, c, in, out);
 }
 
 int op_resync_rows(struct rpc_req *r, const void *in, void *out)
@@ -78,8 +82,8 @@ int op_resync_rows(struct rpc_req *r, const void *in, void *out)
 	TRY(admit(r, &c));
 	if (chain_is_head(c))
 		return -LE_STALE_EPOCH;
-	rep->incarnation = op_target(r)->care->incarnation;
-	return receive_rows(op_target(r)->care, c, in);
+	rep->incarnation = op_target(r)->maintenance->incarnation;
+	return receive_rows(op_target(r)->maintenance, c, in);
 }
 
 /* ---- the source ---- */
@@ -118,14 +122,14 @@ static int read_part(struct rpc_req *r, const struct chunk_key *key, const struc
 	return 0;
 }
 
-/* -LE_STALE: there is no such version. */
+/* Returns the record of that version. -LE_STALE: there is none. */
 static int find_version(struct chunk_store *s, const struct chunk_key *key, uint64_t version,
 			struct chunk_record **ret_rec)
 {
 	struct chunk_record *rec;
 
 	TRY(chunk_store_record(s, key, &rec));
-	/* While a newer one, or its removal, is on its way to who asks, or behind. */
+	/* A newer version, or a removal, may be pending. */
 	if (!rec || rec->version != version) {
 		chunk_record_unref(&s->cache, rec);
 		TRY(chunk_store_committed(s, key, false, &rec));
@@ -150,8 +154,8 @@ int op_fetch(struct rpc_req *r, const void *in, void *out)
 
 	TRY(admit(r, &c));
 	key = chunk_key_of(c->id, &req->chunk);
-	/* For a slot one may wait long. Nothing yields between the look for the record and the pin:
-	 * what a write frees in between others would be given. */
+	/* Waiting for a slot may be long, so it comes first. Nothing yields between finding the
+	 * record and the pin: extents that a write frees in between would be reused. */
 	TRY(slot_get(s->read_pool, r->deadline_us, &slot));
 	rc = find_version(s, &key, req->version, &rec);
 	if (rc == 0) {

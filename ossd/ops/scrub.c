@@ -1,7 +1,8 @@
-/* oss_scrub: start, stop, ask. For servers and tools. */
-#include "ossd/scrub/scrub.h"
-
+/* SPDX-License-Identifier: Apache-2.0 */
+/* oss_scrub: starts, stops or reports a scrub. For servers and tools. */
+#include "ossd/ops/handlers.h"
 #include "ossd/ops/op.h"
+#include "ossd/scrub/scrub.h"
 
 int op_scrub(struct rpc_req *r, const void *in, void *out)
 {

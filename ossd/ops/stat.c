@@ -1,32 +1,34 @@
-/* oss_stat, oss_list, oss_grant, oss_sync: questions about files, the store's content, space;
- * waiting for what others have begun. */
-#include "ossd/ops/op.h"
-
+/* SPDX-License-Identifier: Apache-2.0 */
+/* oss_stat, oss_list, oss_grant, oss_sync: size of a file, content of the store, grants of space;
+ * waiting until earlier changes are durable. */
 #include "ossd/chain/commit.h"
+#include "ossd/chunk/chunk_files.h"
+#include "ossd/ops/handlers.h"
+#include "ossd/ops/op.h"
 
 int op_stat(struct rpc_req *r, const void *in, void *out)
 {
 	const struct oss_stat_req *req = in;
 	struct oss_stat_rep *rep = out;
 	struct chunk_key file = {op_chain(r), req->ino, req->gen, 0};
-	struct ranges prepared;
+	struct ranges preallocated;
 	struct chunk_stat st;
 	struct chain *c;
 	int rc;
 
-	TRY(ranges_get(req->prepared, &prepared));
+	TRY(ranges_get(req->preallocated, &preallocated));
 	TRY(op_admit(r, CHAIN_HEAD, &c));
 	TRY(op_check_cap(r, &req->cap, req->ino, req->gen, 0));
 	touched_note_whole(&op_target(r)->grace.touched, &file, TOUCHED_SIZE, r->hdr.session);
 	if (chain_replicated(c))
 		TRY(chain_barrier(c));
-	rc = chunk_stat(op_target(r)->store, &file, req->chunk_size, &prepared, &st);
-	for (uint32_t i = 0; i < REPAIRS_MAX && rc == -LE_CORRUPT && !st.doubt; i++) {
+	rc = chunk_stat(op_target(r)->store, &file, req->chunk_size, &preallocated, &st);
+	for (uint32_t i = 0; i < REPAIRS_MAX && rc == -LE_CORRUPT && !st.uncertain; i++) {
 		TRY(op_repair(op_target(r), c, &st.damaged));
-		rc = chunk_stat(op_target(r)->store, &file, req->chunk_size, &prepared, &st);
+		rc = chunk_stat(op_target(r)->store, &file, req->chunk_size, &preallocated, &st);
 	}
 	TRY(rc);
-	/* It took a while: is this still who knows? */
+	/* Time has passed: check that this target is still head. */
 	TRY(op_admit(r, CHAIN_HEAD, &c));
 	rep->size = st.size;
 	rep->used = st.used;
@@ -37,7 +39,7 @@ int op_stat(struct rpc_req *r, const void *in, void *out)
 }
 
 #define LIST_MAX     1024u
-#define SUMMARY_ROOM 96u /* of one chunk_summary on the wire, with room for fields to come */
+#define SUMMARY_ROOM 96u /* encoded size of one chunk_summary, with reserve for new fields */
 
 static int list_one(void *arg, const struct chunk_summary *c)
 {
@@ -47,7 +49,7 @@ static int list_one(void *arg, const struct chunk_summary *c)
 	return w->status;
 }
 
-/* For servers and tools: it names every file that has data here. */
+/* For servers and tools only: the list names every file that has data here. */
 int op_list(struct rpc_req *r, const void *in, void *out)
 {
 	const struct oss_list_req *req = in;
@@ -83,7 +85,8 @@ int op_sync(struct rpc_req *r, const void *in, void *out)
 	struct chain *c;
 
 	TRY(op_admit(r, CHAIN_HEAD, &c));
-	rep->lost = !c->filled && writers_lost(&op_target(r)->store->writers, r->hdr.session);
+	rep->lost =
+		!c->filled && writer_sessions_lost(&op_target(r)->store->writers, r->hdr.session);
 	if (req->ino.v != 0)
 		chunk_leases_await(&op_target(r)->leases,
 				   &(struct chunk_leased){c, req->ino, NULL, r->hdr.session});
@@ -99,7 +102,8 @@ int op_grant(struct rpc_req *r, const void *in, void *out)
 	struct target *t = op_target(r);
 	struct chain *c;
 
-	/* A head asks the members behind it for what it promises its clients. */
+	/* A head requests a grant from the members downstream, to cover what it grants its
+	 * clients. */
 	bool member = r->peer->role == ROLE_OSSD && r->hdr.session & SESSION_CHAIN;
 
 	TRY(op_admit(r, member ? CHAIN_MEMBER : CHAIN_HEAD, &c));

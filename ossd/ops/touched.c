@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "ossd/ops/touched.h"
 
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 #define GRAIN (16u << 10) /* bytes of a chunk that share a cell */
 #define MANY  UINT32_MAX  /* more than one session */
 
-/* Sessions are counted, so the lower halves of those that live differ. 0 is nobody. */
+/* Sessions are numbered consecutively, so the lower halves of live ones differ. 0 is no session. */
 static uint32_t tag_of(uint64_t session)
 {
 	uint32_t tag = (uint32_t)session ^ (uint32_t)(session >> 32);
@@ -21,7 +22,7 @@ static uint32_t cell_of(const struct chunk_key *k, enum touched_how how, uint32_
 	return (uint32_t)(hash_u64_2(chunk_key_hash(k), (uint64_t)how << 32 | grain) % CELLS);
 }
 
-/* Places of a chunk that no file has. */
+/* Selects a cell that no chunk of a file uses. */
 static uint32_t cell_of_whole(const struct chunk_key *k, enum touched_whole what)
 {
 	const struct chunk_key file = {k->chain, k->ino, k->gen, UINT64_MAX};

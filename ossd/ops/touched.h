@@ -1,42 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which bytes somebody has read or written since the server's start, and who: for sessions that
- * come late with what they lost with the process before (grace.h). A table of fixed size, of cells
- * that stand for places by their hash: what it does not know for certain it takes for touched, so a
- * late session may hear too often that others were there, never too seldom.
+ * Records which bytes were read or written since the server's start, and by which session. Needed
+ * for late sessions that repeat changes lost by the previous process (grace.h). A table of fixed
+ * size, with cells selected by a hash. Uncertain cells count as touched, so a late session may be
+ * refused too often, never too seldom.
  *
- * Owned by the target's loop; nothing here yields.
+ * Owned by the target's loop. Nothing here yields.
  */
 #ifndef LEAT_OSSD_TOUCHED_H
 #define LEAT_OSSD_TOUCHED_H
 
-#include "ossd/chunk/rows.h"
+#include "ossd/chunk/keys.h"
 
 struct touched {
-	uint32_t *cells; /* NULL: nothing is noted */
+	uint32_t *cells; /* NULL: nothing is recorded */
 };
 
 enum touched_how { TOUCHED_READ, TOUCHED_WRITTEN };
 
-/* What of a file is told to others, or changed, as a whole. */
+/* Reads and changes of a file as a whole. */
 enum touched_whole {
-	TOUCHED_CUT,  /* any byte may be gone: it was cut, punched or removed */
-	TOUCHED_SUMS, /* its checksums were told */
-	TOUCHED_SIZE, /* and where it ends */
+	TOUCHED_CUT,  /* any byte may be missing: truncated, punched or removed */
+	TOUCHED_SUMS, /* its checksums were returned */
+	TOUCHED_SIZE, /* its size was returned */
 };
 
-/* Without memory nothing is noted. */
+/* Allocates the table. Without memory nothing is recorded. */
 void touched_begin(struct touched *t);
 void touched_end(struct touched *t);
 struct touched_bytes {
 	const struct chunk_key *chunk;
 	uint32_t off, len;
 };
+/* Records that the session has read or written the bytes. */
 void touched_note(struct touched *t, const struct touched_bytes *b, enum touched_how how,
 		  uint64_t session);
 /* k: any chunk of the file on this chain. */
 void touched_note_whole(struct touched *t, const struct chunk_key *k, enum touched_whole what,
 			uint64_t session);
-/* Perhaps by another session; true where nothing was noted. */
+/* True if another session may have touched the bytes; also if nothing is recorded. */
 bool touched_by_others(const struct touched *t, const struct touched_bytes *b, enum touched_how how,
 		       uint64_t session);
 bool touched_whole_by_others(const struct touched *t, const struct chunk_key *k,

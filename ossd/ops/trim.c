@@ -1,15 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * oss_trim, oss_punch, oss_remove: what makes files shorter or empty. Each is repeatable by
- * content; its answer is remembered after all its steps are durable. Who reads the zeros of a hole
- * may write there before all of it is punched: so a punch that is repeated, by the next head or
- * after a crash, leaves alone what it has punched (replay.h).
+ * oss_trim, oss_punch, oss_remove: truncate, punch or remove files. Each is repeatable by content.
+ * Its reply is stored after all its steps are durable. A client that reads the zeros of a hole may
+ * write there before the whole hole is punched. So a repeated punch, by the next head or after a
+ * crash, skips the chunks that were punched before (replay.h).
  */
-#include "ossd/ops/op.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "ossd/chain/forward.h"
+#include "ossd/chunk/chunk_files.h"
+#include "ossd/chunk/chunk_tx.h"
+#include "ossd/chunk/store_record.h"
+#include "ossd/ops/handlers.h"
+#include "ossd/ops/op.h"
 
 /* ---- as versions of a replicated chain ---- */
 
@@ -18,11 +22,11 @@ struct versions {
 	struct version *v[CHUNK_EDITS_MAX];
 	uint32_t n;
 	struct version *next;  /* has begun, or has ended without a change */
-	struct chunk_key last; /* the chunk that it is, or was to be, a version of */
+	struct chunk_key last; /* the chunk of `next` */
 };
 
-/* A chunk that cannot be read goes wholly. Whoever has it must not keep it, so that it is first
- * made good from there; what nobody has is removed as it is. */
+/* Begins the removal of a chunk that cannot be read. If a member has it, it is repaired from there
+ * first, so that the removal reaches that member. If no member has it, it is removed as it is. */
 static int begin_over(struct versions *vs, const struct chunk_key *id)
 {
 	int rc = op_repair_removed(vs->m->t, vs->m->chain, id);
@@ -83,13 +87,13 @@ static int wait_versions(void *arg)
 	return rc;
 }
 
-/* In a chain of one: others may have become members meanwhile, or this target none. */
+/* In a chain of one: other members may have joined meanwhile, or this target have left. */
 static int may_change(void *arg)
 {
 	return op_still_head(((struct versions *)arg)->m);
 }
 
-/* How this request changes chunks. */
+/* Selects how this request changes chunks. */
 static const struct chunk_edits *edits_begin(struct versions *vs, struct chunk_edits *e,
 					     struct mutation *m)
 {
@@ -101,7 +105,7 @@ static const struct chunk_edits *edits_begin(struct versions *vs, struct chunk_e
 	return e;
 }
 
-/* -LE_AGAIN: what was damaged is repaired. */
+/* Returns -LE_AGAIN if damage was repaired: the caller repeats the request. */
 static int edits_end(struct versions *vs, int rc)
 {
 	if (vs->next)
@@ -112,7 +116,7 @@ static int edits_end(struct versions *vs, int rc)
 	return -LE_AGAIN;
 }
 
-/* Each that is begun again finds done what was done. */
+/* A repeated execution skips what is already done. */
 static int mutate(struct rpc_req *r, int (*fn)(struct mutation *m, const void *in, void *out),
 		  const void *in, void *out)
 {
@@ -125,9 +129,9 @@ static int mutate(struct rpc_req *r, int (*fn)(struct mutation *m, const void *i
 
 /* ---- once for each chunk ---- */
 
-/* What has joined is of different lanes, one step of each at most. */
+/* The steps that have joined are of different lanes. */
 struct steps {
-	struct versions vs; /* vs.v: of a replicated chain; else tx */
+	struct versions vs; /* vs.v: in a replicated chain; else tx */
 	struct chunk_tx tx[REPLAY_LANES];
 	struct replay_step step[REPLAY_LANES];
 	uint32_t n;
@@ -163,7 +167,7 @@ static int wait_steps(void *arg)
 	return rc;
 }
 
-/* 1: it has been made. */
+/* Returns 1 if the step was made before. */
 static int begin_step(void *arg, const struct chunk_key *id, bool whole, struct chunk_tx *tx)
 {
 	struct steps *st = arg;
@@ -176,8 +180,8 @@ static int begin_step(void *arg, const struct chunk_key *id, bool whole, struct 
 	if (st->busy[replay_lane(id->idx)])
 		TRY(wait_steps(st));
 	st->idx = id->idx;
-	/* A chunk that is lost comes before its turn, and nobody can have read any of it. */
-	if (h->seq && chunk_store_lost(s, id) == LEDGER_NONE) {
+	/* Lost chunks are changed out of order, and no client can have read them. */
+	if (h->seq && chunk_store_lost(s, id) == INVENTORY_NONE) {
 		int rc = replay_step_begin(&s->replay, &key, h->seq, h->op, id->idx, &st->next);
 
 		if (rc)
@@ -188,7 +192,8 @@ static int begin_step(void *arg, const struct chunk_key *id, bool whole, struct 
 	return whole ? chunk_tx_begin_over(s, id, tx) : chunk_tx_begin(s, id, tx);
 }
 
-/* The row of the lane is in the batch of the change, and goes with it to all members. */
+/* Adds the row of the lane to the batch of the change, and sends it to all members with the
+ * version. */
 static void join_lane(struct steps *st, struct version *v)
 {
 	struct replay_ent *e = st->next.ent;
@@ -215,7 +220,7 @@ static int join_step(void *arg, struct chunk_tx *tx)
 	int rc = op_still_head(st->vs.m);
 
 	ASSERT(i < REPLAY_LANES && !st->busy[replay_lane(st->idx)]);
-	/* Of a chain that was replicated until now: what it holds back must be committed before. */
+	/* The chain was replicated until now: versions it holds pending must be committed first. */
 	if (rc == 0 && !st->versions && !list_empty(&tx->ent->held))
 		rc = -LE_STALE_EPOCH;
 	if (rc < 0) {
@@ -262,7 +267,7 @@ static int trim(struct mutation *m, const void *in, void *out)
 	rc = chunk_trim_file(m->t->store, edits_begin(&vs, &e, m), &file, req->chunk_size,
 			     req->size, &n);
 	rc = edits_end(&vs, rc);
-	rep->n_chunks += n; /* also of what is begun again */
+	rep->n_chunks += n; /* including earlier attempts */
 	return rc < 0 ? rc : op_answer_durable(m, rep);
 }
 
@@ -276,7 +281,7 @@ int op_trim(struct rpc_req *r, const void *in, void *out)
 	TRY(op_check_cap(r, &req->cap, req->ino, req->gen, CAP_WRITE));
 	TRY(mutate(r, trim, in, out));
 	rep->shown = is_shown(r, c, req->ino);
-	rep->at_ns = env_wall_ns(op_target(r)->env);
+	rep->at_ns = mds_clock_stamp_ns(&op_target(r)->store->clock, op_target(r)->env);
 	return 0;
 }
 
@@ -313,15 +318,15 @@ int op_punch(struct rpc_req *r, const void *in, void *out)
 	TRY(op_check_cap(r, &req->cap, req->ino, req->gen, CAP_WRITE));
 	TRY(mutate(r, punch, in, out));
 	rep->shown = is_shown(r, c, req->ino);
-	rep->at_ns = env_wall_ns(op_target(r)->env);
+	rep->at_ns = mds_clock_stamp_ns(&op_target(r)->store->clock, op_target(r)->env);
 	return 0;
 }
 
 #define FILE_SIZE    12u /* u64 ino, u32 gen */
-#define RUN_MAX      64u /* files that are looked for together */
-#define REMOVALS_MAX 8u  /* runs at a time: their changes share commits */
+#define RUN_MAX      64u /* files that are scanned together */
+#define REMOVALS_MAX 8u  /* concurrent runs: their changes share group commits */
 
-/* Some files that follow each other in the index. */
+/* Files that are adjacent in the index. */
 struct removal {
 	struct mutation *m;
 	const struct chunk_key *files;
@@ -342,7 +347,8 @@ static int remove_some(struct removal *f, uint32_t from, uint32_t n)
 	return edits_end(&vs, rc);
 }
 
-/* A file that cannot be removed keeps none of the others. */
+/* Removes a run. If that fails, removes each file alone, so that one file does not block the
+ * others. */
 static void remove_run(void *arg)
 {
 	struct removal *f = arg;
@@ -369,7 +375,7 @@ static int compare_files(const void *a, const void *b)
 	return chunk_key_compare(a, b);
 }
 
-/* In the order of their rows, each once. How many. */
+/* Decodes the files, sorted and without duplicates. Returns their number. */
 static uint32_t files_decode(struct chunk_key *files, uint32_t chain, struct bytes list)
 {
 	uint32_t n = list.len / FILE_SIZE, kept = 0;

@@ -1,8 +1,12 @@
-/* oss_write: a part of a chunk, accepted as soon as readers see it, durable and answered exactly
- * once in the same group commit; in a replicated chain, at every member. */
-#include "ossd/ops/op.h"
-
+/* SPDX-License-Identifier: Apache-2.0 */
+/* oss_write: writes a part of a chunk. Accepted when it is visible to readers; durable, with its
+ * reply, by one group commit; in a replicated chain at every member. */
 #include "ossd/chain/forward.h"
+#include "ossd/chain/forward_data.h"
+#include "ossd/chunk/chunk_tx.h"
+#include "ossd/chunk/chunk_write.h"
+#include "ossd/ops/handlers.h"
+#include "ossd/ops/op.h"
 
 static void fill_rep(const struct mutation *m, const struct oss_write_req *req,
 		     const struct chunk_record *rec, struct oss_write_rep *rep)
@@ -18,12 +22,13 @@ static void fill_rep(const struct mutation *m, const struct oss_write_req *req,
 			     : space_grant_held(sp, session);
 }
 
-/* A copy is as old as what it was made of; what was written behind, as programs have been told. No
- * chunk becomes older than it was. */
+/* Sets mtime. A copy keeps the mtime of its source. A write-back keeps the time that the client
+ * has reported to programs, unless that is more than WRITTEN_BEFORE_S old; it never decreases
+ * mtime. */
 static void keep_time(const struct mutation *m, const struct oss_write_req *req,
 		      struct chunk_tx *tx)
 {
-	int64_t now = env_wall_ns(m->t->env), told = req->mtime_ns;
+	int64_t now = mds_clock_stamp_ns(&m->t->store->clock, m->t->env), told = req->mtime_ns;
 	int64_t before = tx->old ? tx->old->mtime_ns : 0;
 
 	if (m->r->hdr.session == SESSION_COPY && told)
@@ -32,7 +37,7 @@ static void keep_time(const struct mutation *m, const struct oss_write_req *req,
 		tx->rec->mtime_ns = told > before ? told : before;
 }
 
-/* Under the chunk's lock. */
+/* Call under the chunk's lock. */
 static int check_base(const struct oss_write_req *req, const struct chunk_tx *tx)
 {
 	uint64_t version = tx->old ? tx->old->version : 0;
@@ -40,8 +45,7 @@ static int check_base(const struct oss_write_req *req, const struct chunk_tx *tx
 	return (req->flags & WRITE_ON_BASE) && version != req->base ? -LE_STALE : 0;
 }
 
-/* The data is on the disk, and in a version as long as there is room: the slots are for others
- * now. */
+/* Releases the slots: the data is on disk, and held by the version if slots permit. */
 static void drop_bulk(struct rpc_req *r)
 {
 	for (uint32_t i = 0; i < r->n_bulk; i++)
@@ -49,7 +53,8 @@ static void drop_bulk(struct rpc_req *r)
 	r->n_bulk = 0;
 }
 
-/* A page that is written back may be what a lease waits for, for its kernel is to drop it. */
+/* Waits for leases of readers. A page that is written back must not wait: the lease may depend on
+ * that write, because the holder's kernel is to drop the page. */
 static void await_readers(const struct rpc_req *r, struct chain *c, const struct oss_write_req *req)
 {
 	const struct chunk_key id = chunk_key_of(c->id, &req->chunk);
@@ -59,7 +64,8 @@ static void await_readers(const struct rpc_req *r, struct chain *c, const struct
 		chunk_leases_await(&op_target(r)->leases, &of);
 }
 
-/* Others may be members by now, or this target none; others may have used what is repeated late. */
+/* Other members may have joined, or this target have left; other sessions may have used the bytes
+ * of a late repetition. */
 static int may_join(const struct mutation *m, const struct chunk_tx *tx,
 		    const struct chunk_write *w)
 {
@@ -69,7 +75,7 @@ static int may_join(const struct mutation *m, const struct chunk_tx *tx,
 
 struct writing {
 	const struct oss_write_req *req;
-	bool made; /* now, so that it was not answered before */
+	bool made; /* executed by this request, not by an earlier copy of it */
 };
 
 static int write_version(struct mutation *m, const struct oss_write_req *req, struct chunk_write *w,
@@ -124,7 +130,7 @@ static int write_chunk(struct mutation *m, const void *in, void *out)
 		.len = req->len,
 		.session = m->r->hdr.session,
 		.pack = req->flags & WRITE_PACK,
-		.placed = req->flags & WRITE_PLACED,
+		.placed = req->flags & WRITE_RESERVED,
 		.pieces = req->pieces,
 		.bulk = m->r->bulk,
 		.n_bulk = m->r->n_bulk,
@@ -139,7 +145,7 @@ static int write_chunk(struct mutation *m, const void *in, void *out)
 	if (chain_replicated(m->chain))
 		return write_version(m, req, &w, rep);
 	TRY(chunk_tx_begin_write(s, &w, &tx));
-	/* A chain that was replicated until now: what it holds back must be committed before. */
+	/* The chain was replicated until now: versions it holds pending must be committed first. */
 	if (!list_empty(&tx.ent->held) || chain_replicated(m->chain)) {
 		chunk_tx_cancel(&tx);
 		return -LE_STALE_EPOCH;
@@ -176,15 +182,15 @@ int op_write(struct rpc_req *r, const void *in, void *out)
 	TRY(op_admit(r, CHAIN_HEAD, &c));
 	TRY(op_check_cap(r, &req->cap, req->chunk.ino, req->chunk.gen, CAP_WRITE));
 	rc = op_mutate(r, write_chunk, &w, out);
-	/* An old block to merge with is damaged here: another member has it. The data is still
-	 * there: it is given up when the version has joined, not before. */
+	/* An old block to merge with is damaged here, and another member may have it. The data is
+	 * held until the version has joined. */
 	for (uint32_t i = 0; i < REPAIRS_MAX && rc == -LE_CORRUPT && r->n_bulk; i++) {
 		struct chunk_key id = chunk_key_of(c->id, &req->chunk);
 
 		TRY(op_repair(op_target(r), c, &id));
 		rc = op_mutate(r, write_chunk, &w, out);
 	}
-	/* Whoever made it may have died before it had waited. */
+	/* An earlier execution may have been interrupted before it had waited. */
 	if (rc == 0 && !w.made) {
 		drop_bulk(r);
 		await_readers(r, c, req);

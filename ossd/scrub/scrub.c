@@ -1,34 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "ossd/scrub/scrub.h"
 
 #include <stdlib.h>
 
-#include "common/base/fault.h"
+#include "common/base/clocks.h"
 #include "common/base/log.h"
+#include "common/base/planted_bug.h"
+#include "ossd/chain/receive.h"
+#include "ossd/chain/repair.h"
+#include "ossd/chunk/chunk_names.h"
+#include "ossd/chunk/chunk_tx.h"
 
 WIRE_DEFINE_MESSAGE(scrub_row)
 
 #define SCRUB_KEY      "Mscrub"
 #define SCRUB_KEY_SIZE 6u
 #define ROW_MAX        192u
-#define STEP           64u /* chunks between looks at the members of their chain */
+#define STEP           64u /* chunks between comparisons with the members of their chain */
 #define LIST_MAX       256u
 #define SAVE_US        5000000u
-#define DAMAGE_MAX     16u /* damaged blocks after which all are looked at */
+#define DAMAGE_MAX     16u /* number of damaged blocks that triggers a scrub */
 #define IDLE_US        500000u
 #define CALL_MS        5000u
 #define HOLD_MS        2000u
-#define COPY_MS        20000u
 
 struct scrub {
-	struct care *k;
-	struct pace pace;
+	struct maintenance *k;
+	struct maintenance_turns turns;
 	struct scrub_row row;
-	/* Scrubs that were begun, and that whose page is under way; what that one still counts when
-	 * another has been begun. */
+	/* Number of the latest scrub, and of the one to which the page being processed belongs. If
+	 * a newer scrub has begun, that page is counted in `former`. */
 	uint64_t begun, walking;
 	struct scrub_row former;
 	bool stopping, alarmed;
 	uint64_t saved_us;
+	/* Time since the last scrub: rested_us, and what has passed since rest_us (monotonic
+	 * clock). */
+	uint64_t rest_us, rested_us;
 	struct fiber *fiber;
 	struct latch running;
 };
@@ -43,7 +51,7 @@ static struct scrub_row *counts(struct scrub *s)
 	return s->walking == s->begun ? &s->row : &s->former;
 }
 
-/* ---- where it stands ---- */
+/* ---- stored progress ---- */
 
 static void put_row(struct scrub *s)
 {
@@ -83,8 +91,8 @@ static int load(struct scrub *s)
 struct page {
 	struct chunk_key k[STEP];
 	uint64_t version[STEP], sum[STEP];
-	bool damaged[STEP]; /* not to be given to others */
-	bool lost[STEP];    /* and nobody has it */
+	bool damaged[STEP]; /* not to be copied to other members */
+	bool lost[STEP];    /* and no member has it */
 	uint32_t n;
 	bool more;
 	struct chunk_names seen;
@@ -95,7 +103,7 @@ static int page_row(void *arg, const void *key, size_t key_len, const void *valu
 	struct page *p = arg;
 	struct chunk_summary_info info;
 
-	TRY(chunk_row_decode(ROW_CHUNK, key, key_len, &p->k[p->n]));
+	TRY(chunk_key_decode(ROW_CHUNK, key, key_len, &p->k[p->n]));
 	p->damaged[p->n] = chunk_record_summary(&p->k[p->n], value, len, &info) < 0;
 	p->lost[p->n] = false;
 	p->version[p->n] = p->damaged[p->n] ? 0 : info.version;
@@ -107,10 +115,10 @@ static int page_row(void *arg, const void *key, size_t key_len, const void *valu
 
 static int read_rows(struct scrub *s, const struct chunk_key *next, struct page *p)
 {
-	uint8_t begin[CHUNK_ROW_SIZE], end = ROW_CHUNK + 1;
+	uint8_t begin[CHUNK_KEY_SIZE], end = ROW_CHUNK + 1;
 	struct kv_range range = {begin, sizeof(begin), &end, 1, STEP};
 
-	chunk_row_encode(ROW_CHUNK, next, begin);
+	chunk_key_encode(ROW_CHUNK, next, begin);
 	p->n = 0;
 	p->seen = (struct chunk_names){0};
 	TRY(group_commit_barrier(&s->k->s->gc));
@@ -125,20 +133,20 @@ static int read_page(struct scrub *s, struct page *p)
 
 	do {
 		TRY(read_rows(s, &next, p));
-		TRY(chunk_find_vanished(s->k->s, &next, p->more ? &p->k[p->n - 1] : &last, &p->seen,
+		TRY(chunk_find_lost_rows(s->k->s, &next, p->more ? &p->k[p->n - 1] : &last, &p->seen,
 					&again));
 	} while (again);
 	return 0;
 }
 
-/* Only the chunks of one chain, so that they can be compared with one list of each member. */
+/* Shortens the page to chunks of one chain, so that one list per member covers it. */
 static void one_chain(struct page *p)
 {
 	uint32_t n = 0;
 
 	while (n < p->n && p->k[n].chain == p->k[0].chain)
 		n++;
-	if (n < p->n) /* what follows is another chain's */
+	if (n < p->n) /* the following chunks are of another chain */
 		p->more = false;
 	p->n = n;
 }
@@ -148,13 +156,13 @@ static void one_chain(struct page *p)
 static int check_chunk(struct scrub *s, struct page *p, uint32_t i)
 {
 	struct scrub_row *row;
-	struct pace_work w;
+	struct maintenance_turn w;
 	struct repair r;
 	int rc;
 
-	pace_begin(&s->pace, &w);
+	maintenance_turn_begin(&s->turns, &w);
 	rc = repair_chunk(s->k, &p->k[i], &r);
-	pace_end(&s->pace, &w, r.bytes);
+	maintenance_turn_end(&s->turns, &w, r.bytes);
 	row = counts(s);
 	row->chunks++;
 	row->bytes += r.bytes;
@@ -165,19 +173,19 @@ static int check_chunk(struct scrub *s, struct page *p, uint32_t i)
 	metric_add(&s->k->metrics->scrubbed_bytes, r.bytes);
 	p->damaged[i] |= r.found > r.repaired;
 	p->lost[i] = r.nobody;
-	if (rc == 0 && p->version[i] == 0) /* the chunk is another one now than the list says */
+	if (rc == 0 && p->version[i] == 0) /* the chunk has changed since it was listed */
 		p->damaged[i] = true;
 	return rc == -LE_CORRUPT || rc == -LE_BUSY || rc == -LE_STALE ? 0 : rc;
 }
 
 /* ---- the other members ---- */
 
-/* What a member has, as it was listed. */
+/* A member's version, as listed. */
 struct theirs {
 	uint64_t version, sum; /* 0: the member has none */
 };
 
-/* While the chunk is held here: has the member committed this, still? */
+/* Called while the chunk is held here: true if the member still has this version, committed. */
 static bool still_theirs(struct chain *c, uint32_t target, const struct chunk_key *key,
 			 const struct theirs *t)
 {
@@ -188,9 +196,10 @@ static bool still_theirs(struct chain *c, uint32_t target, const struct chunk_ke
 }
 
 /*
- * Members have committed nothing that their head has not had, and a removal is carried out by all
- * members before it is committed: so the head has lost it, or this one's removal was lost. Which
- * of them cannot be told; what is back without need is only space.
+ * Copies a chunk that a member has and its head has not. Members have committed only what their
+ * head had, and all members execute a removal before it is committed. So either the head has lost
+ * the chunk, or the member has lost its removal. They cannot be distinguished; a chunk that is
+ * restored in error only occupies space.
  */
 static int take_lost(struct scrub *s, struct chain *c, uint32_t target, const struct chunk_own *own,
 		     const struct oss_resync_chunk_req *req)
@@ -200,8 +209,8 @@ static int take_lost(struct scrub *s, struct chain *c, uint32_t target, const st
 	TRY(replace_own(s->k, c, req, own, &bytes));
 	counts(s)->differing++;
 	metric_add(&s->k->metrics->scrub_differing, 1);
-	log_error("chain=%u inode=%llu gen=%u chunk=%llu: the head had lost what target %u has: "
-		  "taken over",
+	log_error("chain=%u inode=%llu gen=%u chunk=%llu: lost by the head, restored from "
+		  "target %u",
 		  c->id, (unsigned long long)req->chunk.ino.v, req->chunk.gen,
 		  (unsigned long long)req->chunk.idx, target);
 	return 0;
@@ -215,7 +224,7 @@ static int make_equal(struct scrub *s, struct chain *c, uint32_t target,
 				.flags = RPC_CALL_NO_WAIT,
 				.req = req,
 				.rep = &rep,
-				.deadline_us = loop_deadline_ms(COPY_MS)};
+				.deadline_us = loop_deadline_ms(RESYNC_COPY_MS)};
 	int rc = chain_call(c, target, &call);
 
 	rpc_call_fini(&call);
@@ -223,8 +232,7 @@ static int make_equal(struct scrub *s, struct chain *c, uint32_t target,
 		return rc;
 	counts(s)->differing++;
 	metric_add(&s->k->metrics->scrub_differing, 1);
-	log_error("chain=%u inode=%llu gen=%u chunk=%llu: target %u had another content than the "
-		  "head: %s",
+	log_error("chain=%u inode=%llu gen=%u chunk=%llu: target %u differed from the head: %s",
 		  c->id, (unsigned long long)req->chunk.ino.v, req->chunk.gen,
 		  (unsigned long long)req->chunk.idx, target,
 		  req->version == VERSION_LOST ? "it is lost"
@@ -233,8 +241,9 @@ static int make_equal(struct scrub *s, struct chain *c, uint32_t target,
 	return 0;
 }
 
-/* A member that does not know so would take it for a hole. */
-static int tell_lost(struct scrub *s, struct chain *c, uint32_t target, const struct chunk_key *key)
+/* Marks a chunk as lost at a member, which would otherwise treat it as a hole. */
+static int report_lost(struct scrub *s, struct chain *c, uint32_t target,
+		       const struct chunk_key *key)
 {
 	struct oss_resync_chunk_req req = {.chunk = chunk_key_id(key),
 					   .version = VERSION_LOST,
@@ -251,7 +260,8 @@ static int tell_lost(struct scrub *s, struct chain *c, uint32_t target, const st
 	return rc;
 }
 
-/* Makes the member equal if it is not, or the head, while the chunk is held still. */
+/* Holds the chunk. If it still differs, makes the member equal, or the head if that has an older
+ * version. */
 static int settle_difference(struct scrub *s, struct chain *c, uint32_t target,
 			     const struct chunk_key *key, const struct theirs *t)
 {
@@ -266,10 +276,10 @@ static int settle_difference(struct scrub *s, struct chain *c, uint32_t target,
 	own.epoch = c->epoch;
 	req.version = own.version = tx.old ? tx.old->version : 0;
 	req.sum = own.sum = tx.old ? chunk_record_sum(tx.old) : 0;
-	/* Of a head that is none any more it is not true that it has had everything. */
+	/* A target that is no longer head may lack versions. */
 	if (!chain_is_head(c))
 		rc = -LE_STALE_EPOCH;
-	else if (t->version > own.version && !FAULT(SCRUB_REMOVE_LOST))
+	else if (t->version > own.version && !PLANTED_BUG(SCRUB_REMOVE_LOST))
 		lost = still_theirs(c, target, key, t);
 	else
 		rc = make_equal(s, c, target, &req);
@@ -316,8 +326,8 @@ static int list_member(struct chain *c, uint32_t target, const struct chunk_key 
 	return rc;
 }
 
-/* Merges the page and the member's list of the same range. Writes are under way all the time, so a
- * difference is one only if it is still there when the chunk is held. */
+/* Compares the page and the member's list of the same range. As writes are always in flight, a
+ * difference counts only if it still exists when the chunk is held. */
 static int compare_member(struct scrub *s, struct chain *c, uint32_t target, const struct page *p,
 			  const struct chunk_key *from)
 {
@@ -330,23 +340,23 @@ static int compare_member(struct scrub *s, struct chain *c, uint32_t target, con
 		bool ours = order <= 0, theirs = order >= 0;
 
 		if (!ours && p->more && chunk_key_compare(&l->k[b], &p->k[p->n - 1]) > 0)
-			break; /* of the next page */
+			break; /* part of the next page */
 		if (!theirs && b == l->n && l->more)
-			break; /* its list ends before ours: surplus in between, seen next time */
+			break; /* its list ends earlier: the rest is compared in the next page */
 		struct theirs t = {theirs ? l->version[b] : 0, theirs ? l->sum[b] : 0};
 
 		if (ours && !theirs && p->lost[a])
-			rc = tell_lost(s, c, target, &p->k[a]);
+			rc = report_lost(s, c, target, &p->k[a]);
 		else if (!(ours && p->damaged[a]) &&
 			 !(ours && theirs && p->version[a] == t.version && p->sum[a] == t.sum))
 			rc = settle_difference(s, c, target, ours ? &p->k[a] : &l->k[b], &t);
-		if (rc == -LE_CORRUPT) { /* here: others have it, perhaps */
+		if (rc == -LE_CORRUPT) { /* damaged here: other members may have it */
 			struct repair r;
 
 			rc = repair_chunk(s->k, ours ? &p->k[a] : &l->k[b], &r);
 			rc = rc == -LE_CORRUPT || rc == -LE_BUSY || rc == -LE_STALE ? 0 : rc;
 		}
-		if (rc == -LE_TIMEDOUT) { /* written all the time: next time */
+		if (rc == -LE_TIMEDOUT) { /* written continuously: the next scrub compares it */
 			counts(s)->uncompared++;
 			rc = 0;
 		}
@@ -363,7 +373,7 @@ static void compare_members(struct scrub *s, const struct page *p, const struct 
 
 	if (!c || !chain_is_head(c))
 		return;
-	/* A member that cannot be asked now is compared when it is filled, if it is. */
+	/* A member that is not SYNC is compared by resync when it is filled. */
 	counts(s)->uncompared += (uint64_t)(c->n_members - c->n_sync) * p->n;
 	for (uint32_t i = 1; i < c->n_sync && chain_is_head(c); i++) {
 		uint32_t target = c->members[i].target;
@@ -371,13 +381,14 @@ static void compare_members(struct scrub *s, const struct page *p, const struct 
 
 		if (rc == 0)
 			continue;
-		care_noticed(s->k, rc);
+		maintenance_noticed(s->k, rc);
 		counts(s)->uncompared += p->n;
 		log_debug("chain %u: comparing with target %u: %s", c->id, target, status_text(rc));
 	}
 }
 
-/* Chains from that of `from` up to `before` of which there is nothing here from there on. */
+/* Compares chains, from that of `from` up to `before`, of which there are no further chunks
+ * here. */
 static void compare_gap(struct scrub *s, struct chunk_key from, uint32_t before)
 {
 	static const struct page none;
@@ -396,7 +407,7 @@ static void compare_gap(struct scrub *s, struct chunk_key from, uint32_t before)
 	}
 }
 
-/* ---- the walk ---- */
+/* ---- progress ---- */
 
 static void advance(struct scrub *s, const struct page *p)
 {
@@ -407,7 +418,7 @@ static void advance(struct scrub *s, const struct page *p)
 	s->row.next.idx++; /* no index is the last one */
 }
 
-/* Only grows: equal sums are equal epochs. */
+/* Epochs only grow, so equal sums mean equal epochs. */
 static uint64_t sum_of_epochs(const struct scrub *s)
 {
 	uint64_t sum = 0;
@@ -417,29 +428,38 @@ static uint64_t sum_of_epochs(const struct scrub *s)
 	return sum;
 }
 
-/* Nothing is there to be repaired by it: what others have comes back when it is asked for. */
-static void count_doubt(void *arg, const struct ledger_doubt *d)
+/* Counts chunks that are lost together with their names. The scrub cannot repair them: those that
+ * other members have are restored when they are requested. */
+static void count_uncertain(void *arg, const struct inventory_uncertain *d)
 {
 	struct scrub *s = arg;
 
 	s->row.damaged += d->n_lost;
 	s->row.unrepaired += d->n_lost;
-	log_error("chain=%u target=%u: %llu chunks are lost of which the names are lost, too, of "
-		  "files with inode numbers up to %llu",
+	log_error("chain=%u target=%u: %llu chunks and their names are lost, of files with inode "
+		  "numbers up to %llu",
 		  d->chain, s->k->chains->target, (unsigned long long)d->n_lost,
 		  (unsigned long long)d->upto);
+}
+
+/* Schedules the next scrub an interval from now, independent of the wall clock. */
+static void rest(struct scrub *s)
+{
+	s->rest_us = env_now_us(s->k->env);
+	s->rested_us = 0;
 }
 
 static void finish(struct scrub *s)
 {
 	struct scrub_row *r = &s->row;
 
-	ledger_each_doubt(&s->k->s->ledger, count_doubt, s);
+	inventory_each_uncertain(&s->k->s->inventory, count_uncertain, s);
 	r->moved = r->epochs != sum_of_epochs(s);
 	r->running = 0;
 	r->chain = 0;
 	r->next = (struct chunk_id){0};
 	r->ended_ns = env_wall_ns(s->k->env);
+	rest(s);
 	log_info("scrub: %llu chunks, %llu bytes: %llu damaged blocks, %llu repaired, %llu not; "
 		 "%llu chunks of other members differed, %llu were not compared%s",
 		 (unsigned long long)r->chunks, (unsigned long long)r->bytes,
@@ -496,12 +516,12 @@ static bool due(const struct scrub *s)
 {
 	uint64_t hours = s->k->p->scrub_interval_h;
 	bool suspicious = s->k->damage_seen >= DAMAGE_MAX || s->k->s->space.frozen;
-	int64_t last = s->row.ended_ns > s->row.began_ns ? s->row.ended_ns : s->row.began_ns;
+	uint64_t rested_us = s->rested_us + (env_now_us(s->k->env) - s->rest_us);
 
-	/* Where there is that much, there is more: once, for what is left then cannot be healed. */
+	/* So much damage suggests more. Only once, as what remains then cannot be repaired. */
 	if (suspicious && !s->alarmed && s->k->members_known)
 		return true;
-	return hours && env_wall_ns(s->k->env) - last > (int64_t)hours * 3600 * 1000000000;
+	return hours && rested_us > hours * 3600 * 1000000;
 }
 
 static void scrub_fiber(void *arg)
@@ -521,9 +541,9 @@ static void scrub_fiber(void *arg)
 			rc = walk(s);
 			maybe_save(s);
 		}
-		care_noticed(s->k, rc);
+		maintenance_noticed(s->k, rc);
 		if (s->k->index_damaged)
-			s->row.running = 0; /* the next process goes on, if there is one */
+			s->row.running = 0; /* the next process continues, if there is one */
 		if (rc < 0 && !s->stopping)
 			log_warn("scrub: %s", status_text(rc));
 		if ((rc < 0 || !s->row.running) && !s->stopping)
@@ -542,6 +562,7 @@ int scrub_start(struct scrub *s)
 	s->row = (struct scrub_row){
 		.running = 1, .began_ns = env_wall_ns(s->k->env), .epochs = sum_of_epochs(s)};
 	s->begun++;
+	rest(s);
 	return save(s);
 }
 
@@ -551,6 +572,7 @@ int scrub_stop(struct scrub *s)
 		return 0;
 	s->row.running = 0;
 	s->row.ended_ns = env_wall_ns(s->k->env);
+	rest(s);
 	return save(s);
 }
 
@@ -559,7 +581,44 @@ const struct scrub_row *scrub_state(const struct scrub *s)
 	return &s->row;
 }
 
-int scrub_open(struct care *k, struct scrub **ret_scrub)
+/* Saves the time from which the next interval counts. On failure the server starts anyway. */
+static void save_when(struct scrub *s)
+{
+	int rc = save(s);
+
+	if (rc < 0)
+		log_warn("target %u: cannot save the time of the last scrub: %s",
+			 s->k->chains->target, status_text(rc));
+}
+
+/* Computes the time since the last scrub from the wall clock, at a start. If the last scrub is in
+ * the future, this clock or the earlier one is wrong: the interval begins now. A store that was
+ * never scrubbed is new: its first scrub is due after an interval. */
+static void rested_before(struct scrub *s)
+{
+	int64_t now_ns = env_wall_ns(s->k->env);
+	int64_t last_ns = s->row.ended_ns > s->row.began_ns ? s->row.ended_ns : s->row.began_ns;
+	char then[CLOCK_TIME_TEXT], now[CLOCK_TIME_TEXT];
+
+	rest(s);
+	if (s->row.began_ns == 0) {
+		s->row.began_ns = now_ns;
+		return;
+	}
+	if (last_ns <= now_ns) {
+		s->rested_us = (uint64_t)(now_ns - last_ns) / 1000;
+		return;
+	}
+	log_warn("target %u: the last scrub was at %s, but this machine's clock shows %s: one of "
+		 "them is wrong; the interval to the next scrub begins now",
+		 s->k->chains->target, clock_format_time(last_ns, then),
+		 clock_format_time(now_ns, now));
+	s->row.began_ns = s->row.began_ns < now_ns ? s->row.began_ns : now_ns;
+	s->row.ended_ns = s->row.ended_ns < now_ns ? s->row.ended_ns : now_ns;
+	save_when(s);
+}
+
+int scrub_open(struct maintenance *k, struct scrub **ret_scrub)
 {
 	struct scrub *s = calloc(1, sizeof(*s));
 	int rc;
@@ -567,12 +626,12 @@ int scrub_open(struct care *k, struct scrub **ret_scrub)
 	if (!s)
 		return -LE_NOMEM;
 	s->k = k;
-	pace_init(&s->pace, k->env, k->metrics, k->p->scrub_rate_mib_s, k->p->resync_share);
+	maintenance_turns_init(&s->turns, k->env, k->metrics, k->p->scrub_rate_mib_s,
+			       k->p->resync_share);
 	latch_init(&s->running, 1);
 	rc = load(s);
-	/* A store that was never scrubbed is new: its first scrub is due in an interval. */
-	if (rc == 0 && s->row.began_ns == 0)
-		s->row.began_ns = env_wall_ns(k->env);
+	if (rc == 0)
+		rested_before(s);
 	if (rc == 0)
 		rc = fiber_spawn("scrub", scrub_fiber, s);
 	if (rc < 0) {

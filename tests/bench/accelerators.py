@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """How many emulated accelerators a loader keeps busy: the stock torch DataLoader on a mount, and
 Leat's loader from the servers and from a staged copy.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The key-value store: durable commits per second by operations per batch and by fibers at a
  * time, and lookups per second from memory and from disk.
@@ -14,7 +15,9 @@
 #include "common/base/assert.h"
 #include "common/base/hmap.h"
 #include "common/kv/kv.h"
+#include "common/kv/kv_rocksdb.h"
 #include "common/rt/env.h"
+#include "common/rt/env_real.h"
 #include "common/rt/loop.h"
 
 #define FIBERS_MAX  256

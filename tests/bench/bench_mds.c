@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a metadata operation costs the server's loop, without network: N fibers create files in one
  * directory, look them up and unlink them, on the real store. Prints operations per second and CPU
@@ -11,8 +12,14 @@
 
 #include "common/base/log.h"
 #include "common/kv/kv.h"
+#include "common/kv/kv_rocksdb.h"
+#include "common/rpc/transport/transport_tcp.h"
+#include "common/rt/env_real.h"
 #include "common/rt/loop.h"
+#include "mds/dispatch.h"
+#include "mds/format.h"
 #include "mds/op.h"
+#include "mds/server.h"
 
 struct worker {
 	struct bench *b;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a request costs over TCP on the loopback device: round trips of an empty request (both ends
  * in one loop, in two threads that sleep, in two that spin), empty requests per second with 64
@@ -14,7 +15,9 @@
 
 #include "common/base/assert.h"
 #include "common/rpc/rpc.h"
+#include "common/rpc/transport/transport_tcp.h"
 #include "common/rt/env.h"
+#include "common/rt/env_real.h"
 
 #define SLOT_SIZE (1u << 20)
 #define CALLERS 64

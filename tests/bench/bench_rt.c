@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the runtime itself costs: switches, spawns, mail, loopback, file reads. One line per
  * measurement; times of round trips as median and p99. Optional argument: only the
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/rt/env.h"
+#include "common/rt/env_real.h"
 #include "common/rt/fiber.h"
 #include "common/rt/loop.h"
 #include "common/rt/net.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Empty files through the client library, a number of them under way at once.
  *

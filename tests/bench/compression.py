@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What compression costs and saves: the same data into a plain and a compressed directory of one
 cluster, in turn, in one run.
 

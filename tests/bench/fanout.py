@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Staging by many nodes, simulated with the shipped code (tests/sim/README.md): how long N nodes
 take beside one, and how often the source is read.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """What a sample costs: the loader, the stock torch DataLoader, and a C program that preads, on the
 same files in one run.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """The loader's disk cache, which knows the future, beside LRU on the same accesses.
 
     tests/bench/loader_cache.py [--samples N] [--bytes N] [--epochs N] [--share F] [--dir DIR]
@@ -27,7 +28,7 @@ SRC = os.environ.get("LEAT_SRC") or os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, SRC + "/client/python")
 import leat  # noqa: E402
 
-UNIT, TRAILER, FILES = 4096, 32, 64  # what a piece takes on disk: client/loader/belady.c
+UNIT, TRAILER, FILES = 4096, 32, 64  # what a piece takes on disk: client/loader/source/belady.c
 ORDERS = ("global", "window:8", "file", "sequential")
 
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Records of TFRecord shards in random order, each once, each CRC compared: by pread, or by the
  * loader.
@@ -43,7 +44,7 @@ struct record {
 struct job {
 	struct record *records;
 	uint64_t n, len;
-	size_t room; /* of each thread */
+	size_t space; /* of each thread */
 	_Atomic uint64_t next;
 };
 
@@ -90,13 +91,13 @@ static void *read_records(void *arg)
 {
 	struct job *j = arg;
 	size_t size = HEAD + j->len + TAIL, at = 0;
-	size_t room = j->room > size ? j->room : size;
-	uint8_t *all = malloc(room);
+	size_t space = j->space > size ? j->space : size;
+	uint8_t *all = malloc(space);
 	if (!all)
 		die("out of memory");
 	for (uint64_t i; (i = j->next++) < j->n; at += size) {
 		const struct record *r = &j->records[i];
-		at = at + size > room ? 0 : at;
+		at = at + size > space ? 0 : at;
 		uint8_t *buf = all + at;
 		uint32_t crc;
 		if (pread(r->fd, buf, size, (off_t)r->off) != (ssize_t)size)
@@ -205,7 +206,7 @@ static uint64_t run_servers(char **argv, struct clocks *ret_begin)
 static uint64_t run_pread(char **argv, const glob_t *files, bool cold, struct clocks *ret_begin)
 {
 	struct job j = {.len = strtoull(argv[3], NULL, 10),
-			.room = strcmp(argv[1], "keep") == 0 ? KEEP : 0};
+			.space = strcmp(argv[1], "keep") == 0 ? KEEP : 0};
 	for (size_t i = 0; i < files->gl_pathc; i++)
 		add_shard(&j, files->gl_pathv[i]);
 	shuffle(&j);

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """What a small random read from the servers costs: the loader's batches, the mount, a local file.
 
     tests/bench/loader_servers.py [--rounds N] [--mib N] [--dir DIR] [--max-load X]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """many_files.py [--files N] [--seconds S] [--workers W] [--bulk [--mknod]] [--remove]: very many
 files.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * mdops DIR [ITEMS [PROCESSES]]: metadata operations per second of a mounted file system.
  *

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What tests/bench/run measures on one mounted file system. Sections:
 
     idle    memory and CPU of the file system's own processes while nothing happens

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """What comparing a named version with its manifest costs whoever reads it from the servers.
 
     tests/bench/named_reads.py [--rounds N] [--mib N] [--dir DIR] [--max-load X]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Staging by 4 and 8 agents in network namespaces, each behind a link of its own, beside one of
 them alone, in turns.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Reads of staged files through the mount, beside the same files of the local store read directly,
 in one run: 1 MiB in a row, 4 KiB at random, the whole file through mmap; hot, and 1 MiB cold.
 

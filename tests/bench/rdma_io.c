@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * 1 MiB reads and writes through the client library, a number of them at once, straight from and to
  * registered slots (ll_read, ll_write), then from and to memory of the caller (leat_pread), which
@@ -17,7 +18,7 @@
 
 #include "client/leat_impl.h"
 #include "common/base/assert.h"
-#include "common/base/payload.h"
+#include "common/base/copy_counter.h"
 
 #define UNIT LL_IO_MAX
 
@@ -75,7 +76,7 @@ static void say(const struct io *io, const char *what, double since_s, uint64_t 
 	double bytes = (double)(io->n_units * UNIT);
 
 	printf("io %s %.1f MB/s, %.3f copied\n", what, bytes / 1e6 / (now_s() - since_s),
-	       (double)(payload_copied() - copied) / bytes);
+	       (double)(copy_counter_bytes() - copied) / bytes);
 }
 
 static void move_all(void *arg)
@@ -101,7 +102,7 @@ static int slots(struct io *io, bool writing)
 	io->n_units = n_units;
 	TRY(io->rc);
 	double t = now_s();
-	uint64_t copied = payload_copied();
+	uint64_t copied = copy_counter_bytes();
 	TRY(loop_call(io->fs->loop, "move", move_all, io));
 	TRY(io->rc);
 	say(io, writing ? "write" : "read", t, copied);
@@ -113,7 +114,7 @@ static int memory(struct io *io, bool writing)
 	uint32_t len = io->at_once * UNIT;
 	uint8_t *buf = malloc(len);
 	double t = now_s();
-	uint64_t copied = payload_copied();
+	uint64_t copied = copy_counter_bytes();
 	int64_t n = buf != NULL ? 1 : -LE_NOMEM;
 
 	for (uint64_t at = 0; n > 0 && at < io->n_units * UNIT; at += (uint64_t)n)

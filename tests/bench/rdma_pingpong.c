@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the verbs of this machine allow to whoever sleeps between messages: round trips of 64 bytes
  * between two processes, by SEND and a completion channel, with nothing above it. The reference for

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a request costs over verbs (or tcp), between two processes: the round trip of an empty one,
  * one after the other, and 1 MiB of data from and to a server that keeps none of it.
@@ -18,7 +19,10 @@
 #include "common/base/assert.h"
 #include "common/base/log.h"
 #include "common/rpc/rpc.h"
+#include "common/rpc/transport/transport_tcp.h"
+#include "common/rpc/verbs/transport_verbs.h"
 #include "common/rt/env.h"
+#include "common/rt/env_real.h"
 
 #define SLOT_SIZE   (1u << 20)
 #define AT_ONCE     8u

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What a second and a third copy cost: writes into directories of one, two and three replicas of
 one cluster, in turn, in one run.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What is left of the foreground while a member of the chains is brought up to date.
 
     tests/bench/resync.py [--rounds N] [--mib N] [--replicas R]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`leat stage in` on one node beside a plain copier (stage_copier.c), in one run: the same bytes,
 from a local folder and from a cluster on this machine, to the same disk, caches dropped before
 each time.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A plain copier, for stage.py: reads each file by 1 MiB, writes it to a folder, syncs it, and
  * syncs the folder. stage_copier FROM TO */
 #include <dirent.h>

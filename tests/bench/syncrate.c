@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * syncrate FILE [SECONDS [THREADS]]: what the disk allows whoever must not answer before it is
  * durable. Each thread's "operation" is 4 KiB behind the last one in a file that was written

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """leat cp -r, rm -r and du -s beside cp -r, rm -rf and du -s on the mount: one tree of small files,
 one cluster, in turn, in one run.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuFile without a device: see README.md. It reads with pread into what the fake driver has for
  * device memory, after asking the driver whether that may be written now.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A CUDA driver without a device: see README.md. One lock for everything; each stream has a thread
  * that takes its operations in order.

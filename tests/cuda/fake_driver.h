@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What tests ask of the fake driver besides the driver's own functions. Any thread. */
 #ifndef LEAT_TESTS_CUDA_FAKE_DRIVER_H
 #define LEAT_TESTS_CUDA_FAKE_DRIVER_H

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Servers die or fall silent under a mixed load on replicated chains: how long does an application
 stall, and is every byte right?
 

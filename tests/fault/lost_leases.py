@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A client that holds very many leases disappears: killed, or standing still. Others go on within
 LIMIT_S all the same, whatever they touch, and what stood still sees their changes afterwards."""
 import os

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the drivers of the power-loss tests share: a loop with the real env, marks in the journal of
  * powerfs, and reading them back. A driver runs a workload on the test file system and marks what
@@ -13,7 +14,9 @@
 #include <unistd.h>
 
 #include "common/kv/kv.h"
+#include "common/kv/kv_rocksdb.h"
 #include "common/rt/env.h"
+#include "common/rt/env_real.h"
 #include "common/rt/fiber.h"
 #include "common/rt/loop.h"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Power-loss tests: a mount of powerfs, and a verification for each possible cut of its journal.
 
     with PowerFS() as fs:

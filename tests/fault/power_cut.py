@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What a disk may hold after a power failure, computed from a journal of powerfs.
 
     power_cut.py count JOURNAL                      number of syncs
@@ -31,51 +32,60 @@ def records(path):
             yield (kind, fid, off, length, f.read(n1).decode(), f.read(n2).decode(), f.read(n3))
 
 
+class Content:
+    """The bytes of a file and its size; what lies between the end of the bytes and the size is
+    zero. So the large empty file with which a store sets room aside costs nothing."""
+
+    def __init__(self, data=b"", size=0):
+        self.data, self.size = bytearray(data), size
+
+    def copy(self):
+        return Content(self.data, self.size)
+
+    def apply(self, op):
+        kind, off, length, payload = op
+        if kind == WRITE:
+            if len(self.data) < off:
+                self.data.extend(bytes(off - len(self.data)))
+            self.data[off:off + length] = payload
+            self.size = max(self.size, off + length)
+        elif kind == TRUNCATE:
+            del self.data[off:]
+            self.size = off
+        elif kind == ZERO:
+            end = min(off + length, len(self.data))
+            if off < end:
+                self.data[off:end] = bytes(end - off)
+
+
 class File:
     """Durable content, and what has happened since the last sync."""
 
     def __init__(self):
-        self.data = bytearray()
+        self.content = Content()
         self.pending = []
-
-    @staticmethod
-    def apply(data, op):
-        kind, off, length, payload = op
-        if kind == WRITE:
-            if len(data) < off + length:
-                data.extend(bytes(off + length - len(data)))
-            data[off:off + length] = payload
-        elif kind == TRUNCATE:
-            if off < len(data):
-                del data[off:]
-            else:
-                data.extend(bytes(off - len(data)))
-        elif kind == ZERO:
-            end = min(off + length, len(data))
-            if off < end:
-                data[off:end] = bytes(end - off)
 
     def sync(self):
         for op in self.pending:
-            self.apply(self.data, op)
+            self.content.apply(op)
         self.pending.clear()
 
     def after_cut(self, rng):
         """Durable content plus an arbitrary part of what was under way."""
-        data = bytearray(self.data)
+        content = self.content.copy()
         keep = rng.choice((0.0, 0.3, 0.7, 1.0))
         for kind, off, length, payload in self.pending:
             if kind != WRITE:
                 if rng.random() < keep:
-                    self.apply(data, (kind, off, length, payload))
+                    content.apply((kind, off, length, payload))
                 continue
             at = off
             while at < off + length:
                 end = min(at // PAGE * PAGE + PAGE, off + length)
                 if rng.random() < keep:
-                    self.apply(data, (WRITE, at, end - at, payload[at - off:end - off]))
+                    content.apply((WRITE, at, end - at, payload[at - off:end - off]))
                 at = end
-        return data
+        return content
 
 
 class Disk:
@@ -146,15 +156,15 @@ class Disk:
             write_sparse(where, file.after_cut(rng))
 
 
-def write_sparse(path, data):
+def write_sparse(path, content):
     zero = bytes(65536)
     with open(path, "wb") as f:
-        f.truncate(len(data))
-        for at in range(0, len(data), 65536):
-            piece = data[at:at + 65536]
+        for at in range(0, len(content.data), 65536):
+            piece = content.data[at:at + 65536]
             if piece != zero[:len(piece)]:
                 f.seek(at)
                 f.write(piece)
+        f.truncate(content.size)
 
 
 def cuts(journal):

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * power_kv run STORE MARK OPS [nosync]     workers commit batches; each acknowledgement is marked
  * power_kv verify STORE MARKS              every worker's keys stand where its last acknowledged

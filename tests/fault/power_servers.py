@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Whole servers on the power-loss file system: workload, and verification of one cut.
 
     power_servers.py verify DISK MARKS      servers are started on the cut disk; everything that was

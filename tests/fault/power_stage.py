@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Staging onto the power-loss file system: workload, and verification of one cut.
 
     power_stage.py verify DISK MARKS

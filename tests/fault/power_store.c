@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * power_store run DIR MARK OPS [nosync|nodatasync]
  *                                           workers change chunks of one store; each
@@ -10,6 +11,12 @@
  * it follow from (w, n). Its replay row goes into the batch of a write, so row and bytes must
  * agree exactly; operations over many chunks may be done in part until they are acknowledged.
  */
+#include "ossd/check.h"
+#include "ossd/chunk/chunk_files.h"
+#include "ossd/chunk/chunk_read.h"
+#include "ossd/chunk/chunk_tx.h"
+#include "ossd/chunk/chunk_write.h"
+#include "ossd/format.h"
 #include "tests/fault/power.h"
 
 #include "common/base/log.h"

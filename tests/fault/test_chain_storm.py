@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 240
-# alone: yes
 """A short storm on two and on three copies: one kill, one silence, one death of the metadata
 server. No operation fails, every byte is right, the chains are whole again by themselves."""
 from chain_storm import main

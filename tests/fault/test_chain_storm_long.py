@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 # long: yes
 # timeout: 3000
-# alone: yes
 """Ten minutes of the same on two copies and ten on three."""
 from chain_storm import main
 

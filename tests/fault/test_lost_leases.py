@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 180
-# alone: yes
 """A client with 20,000 leases disappears; see lost_leases.py."""
 import lost_leases
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 # long: yes
 # timeout: 3600
-# alone: yes
 """A client with a million leases disappears; see lost_leases.py."""
 import lost_leases
 

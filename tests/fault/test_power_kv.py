@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 180
 """RocksDB behind common/kv, the power cut at every sync: it opens, every acknowledged batch is
 there, every other is there wholly or not at all. The same without syncs must be caught."""

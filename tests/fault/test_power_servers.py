@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 300
 """leat-mds and leat-ossd with a mount, the power of both cut at some of the syncs: servers start on
 what is left, everything acknowledged is there, both checks are clean. A server that does not sync

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 # long: yes
 # timeout: 7200
 """The same as test_power_servers.py with a longer workload, cut at every sync."""

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 120
 """`leat stage in`, killed, gone on with, evicted, unpacked, the power cut at some of the syncs
 (with --long at every one): nothing wrong is READY, what was acknowledged is, and at most what was

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-# timeout: 180
+# SPDX-License-Identifier: Apache-2.0
+# timeout: 300
 """The chunk store of leat-ossd, the power cut at every sync: the check is clean, every acknowledged
 write, punch, trim and remove is there with its remembered answer, and it goes on. The same
 without syncs must be caught."""

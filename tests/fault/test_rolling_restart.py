@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 240
-# alone: yes
 """Every server stops and starts, one after the other, under load, as the upgrade procedure of
 deploy/README.md has it: no operation fails, every byte is right, the stores are clean."""
 from chain_storm import main

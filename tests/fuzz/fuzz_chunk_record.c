@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a chunk record, with a right checksum put behind them so that the decoder is
  * reached: what is accepted keeps within its bounds and encodes to an equal record. */
 #include <string.h>

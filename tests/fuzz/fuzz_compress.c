@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Compressed blocks from outside. The first byte says what the others are: a packed block, or bytes
  * to change in a good one, that is unpacked into room of exactly the size asked for; pieces and
@@ -6,9 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/stripe.h"
+#include "client/layout/block_pieces.h"
+#include "client/layout/block_sums.h"
 #include "common/base/assert.h"
 #include "common/base/checksum.h"
+#include "common/base/compress.h"
+#include "common/proto/types.h"
+#include "common/proto/wire.h"
 #include "tests/lib/sealed.h"
 
 #define BLOCK     LEAT_BLOCK_SIZE_MIN
@@ -61,30 +66,32 @@ static void damaged_block(const uint8_t *data, uint32_t size)
 /* Sums are made right, so that what lies behind them is reached. */
 static void set_sums(struct piece *p, const uint8_t *bulk, uint32_t bulk_len, uint32_t *pos)
 {
-	uint32_t room;
+	uint32_t space;
 
 	if (p->len > BLOCK || p->stored_len > BLOCK)
 		return;
-	room = piece_room(p);
-	if (*pos > bulk_len || room > bulk_len - *pos)
+	space = piece_space(p);
+	if (*pos > bulk_len || space > bulk_len - *pos)
 		return;
 	if (p->flags & PIECE_LZ4)
 		p->stored_sum = checksum64(bulk + *pos, p->stored_len);
 	else
 		p->sum = checksum64(bulk + *pos, p->len);
-	*pos += room;
+	*pos += space;
 }
 
 static void reply(const uint8_t *data, uint32_t size)
 {
-	uint32_t n = size ? data[0] % PIECES : 0, pos = 0, len = 0, bulk_len, room = PIECES * BLOCK;
-	uint8_t *pieces = must(PIECES * PIECE_WIRE_SIZE), *mem = must(room), *scratch = must(BLOCK);
+	uint32_t n = size ? data[0] % PIECES : 0, pos = 0, len = 0, bulk_len,
+		 space = PIECES * BLOCK;
+	uint8_t *pieces = must(PIECES * PIECE_WIRE_SIZE), *mem = must(space),
+		*scratch = must(BLOCK);
 	uint64_t sum[PIECES] = {0};
 	struct block_sums sums = {.block = BLOCK, .n = PIECES, .sum = sum};
 	struct pieces_in in = {
 		.pieces = bytes_of(pieces, n * PIECE_WIRE_SIZE),
 		.block_size = BLOCK,
-		.room = room,
+		.space = space,
 		.data = mem,
 		.scratch = scratch,
 		.sums = &sums,
@@ -94,7 +101,7 @@ static void reply(const uint8_t *data, uint32_t size)
 		goto out;
 	data += 1;
 	bulk_len = size - 1 - n * PIECE_WIRE_SIZE;
-	bulk_len = bulk_len < room ? bulk_len : room;
+	bulk_len = bulk_len < space ? bulk_len : space;
 	memcpy(mem, data + n * PIECE_WIRE_SIZE, bulk_len);
 	for (uint32_t i = 0; i < n; i++) {
 		struct piece p;
@@ -105,7 +112,7 @@ static void reply(const uint8_t *data, uint32_t size)
 	}
 	in.bulk_len = bulk_len;
 	if (pieces_open(&in, &len) == 0)
-		ASSERT(len <= room);
+		ASSERT(len <= space);
 out:
 	free(pieces);
 	free(mem);

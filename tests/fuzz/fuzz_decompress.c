@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a packed stream, in pieces of any size: no crash, no byte beyond what was given, and
  * it always ends. */
 #include <stdlib.h>
@@ -19,8 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	size_t in = 1 + data[1] * 64u, out = 1 + data[2] * 64u, made = 0;
 	data += 3;
 	size -= 3;
-	uint8_t *room = malloc(out);
-	for (bool moves = room != NULL; moves && made < OUT_MAX;) {
+	uint8_t *space = malloc(out);
+	for (bool moves = space != NULL; moves && made < OUT_MAX;) {
 		size_t take = size < in ? size : in, n = out;
 		/* A copy of just that size: the sanitizer sees a read behind its end. */
 		uint8_t *piece = malloc(take ? take : 1);
@@ -28,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			break;
 		memcpy(piece, data, take);
 		size_t offered = take;
-		int rc = decompress_some(d, piece, &take, room, &n);
+		int rc = decompress_some(d, piece, &take, space, &n);
 		free(piece);
 		if (rc < 0)
 			break;
@@ -40,6 +41,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	(void)decompress_is_whole(d);
 	decompress_destroy(d);
-	free(room);
+	free(space);
 	return 0;
 }

@@ -1,12 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a file of each format of data sets (tar has a fuzzer of its own): the first byte
  * says which. No crash, no endless list, and what is accepted is sound. What they are is told of
  * any bytes. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/loader/formats/format.h"
-#include "client/loader/formats/npy.h"
-#include "client/loader/formats/sniff.h"
+#include "client/dataset/formats/format.h"
+#include "client/dataset/formats/format_table.h"
+#include "client/dataset/formats/npy.h"
+#include "client/dataset/formats/sniff.h"
 #include "common/base/assert.h"
 #include "common/base/crc32c.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any 80 bytes as a header: what is accepted is within the limits and encodes to the same bytes
  * again. */
 #include <stdbool.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of nodes: the first byte says which format. What is accepted is clean and each name once;
  * written with commas it is the same list again. */
 #include <stdio.h>

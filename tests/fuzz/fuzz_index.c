@@ -1,9 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A sample index as it lies beside a manifest: any bytes, whose checksum is made right. What is
  * accepted can be planned, and no member has its place beyond the memory that the batch gets. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/loader/batch.h"
+#include "client/loader/batch/batch.h"
+#include "client/loader/batch/batch_plan.h"
 #include "common/base/assert.h"
 #include "common/base/checksum.h"
 

@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The index of inodes beside a staged copy: any bytes, whose checksum is made right. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/stage/inode_index.h"
+#include "client/stage/store/inode_index.h"
 #include "common/base/assert.h"
 #include "common/base/checksum.h"
 

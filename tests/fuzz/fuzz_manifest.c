@@ -1,8 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a manifest with its checksums: no crash, and what is accepted is the same again. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/stage/manifest.h"
+#include "client/dataset/manifest.h"
+#include "client/dataset/manifest_file.h"
 #include "common/base/assert.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The first byte chooses a message, the second request or reply; the rest is its bytes. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/assert.h"
-#include "common/proto/message.h"
+#include "common/proto/messages.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A client that has the key and sends what it likes to a simulated server: the input is a list of
  * (type, flags, op, id, body length, bulk length, body). The server must neither crash nor hang nor
@@ -9,7 +10,8 @@
 #include "common/base/assert.h"
 #include "common/base/log.h"
 #include "common/rpc/auth.h"
-#include "common/rt/sim.h"
+#include "common/rpc/transport/transport_sim.h"
+#include "common/rt/sim/sim.h"
 
 #define SLOT 65536u
 

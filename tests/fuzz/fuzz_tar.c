@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a tar archive, and any bytes as a sample index: no crash, and what is accepted is
  * sound. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/loader/formats/tar.h"
+#include "client/dataset/formats/tar.h"
 #include "common/base/assert.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

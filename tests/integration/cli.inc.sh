@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # What the tests of the command line share. Sourced: . "$(dirname "$0")/cli.inc.sh"
 # expect STATUS COMMAND...: runs it, keeps $out and $err, fails the test on another exit status.
 set -u

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Moves data by the client library and says what of it the library copied; for test_copies.py.
  *
@@ -5,7 +6,7 @@
  *
  * slots: whole chunks from registered slots (ll_write) and back (ll_read); fragment: a part of a
  * block over the file that slots made; memory: from and to memory of the caller; many: small reads
- * of what slots made, all at once (ll_pread_many), to memory of the caller; loader: an epoch of
+ * of what slots made, all at once (ll_pread_batch), to memory of the caller; loader: an epoch of
  * batches of what slots made, SAMPLE bytes each. What was written is read again and compared.
  * Prints one line, "moved N copied M".
  */
@@ -18,7 +19,7 @@
 
 #include "client/leat_impl.h"
 #include "common/base/assert.h"
-#include "common/base/payload.h"
+#include "common/base/copy_counter.h"
 
 #define UNIT         LL_IO_MAX
 #define N_UNITS      8u
@@ -102,28 +103,28 @@ static void by_many(void *arg)
 	struct client *c = j->fs->client;
 	struct ll_part parts[N_MANY];
 	struct ll_stats before, after;
-	uint8_t *room = calloc(N_MANY + 1, FRAGMENT_LEN * 2);
+	uint8_t *space = calloc(N_MANY + 1, FRAGMENT_LEN * 2);
 
-	j->rc = room != NULL ? 0 : -LE_NOMEM;
+	j->rc = space != NULL ? 0 : -LE_NOMEM;
 	for (uint32_t i = 0; i < N_MANY; i++) {
 		parts[i] =
-			(struct ll_part){.file = j->file->ll, .buf = room + i * FRAGMENT_LEN * 2};
+			(struct ll_part){.file = j->file->ll, .buf = space + i * FRAGMENT_LEN * 2};
 		place(&parts[i], i);
 	}
 	/* Only connections that are there are used so. */
 	for (uint32_t i = 0; i < N_UNITS && j->rc == 0; i++)
-		j->rc = ll_pread(j->file->ll, room, 1, (uint64_t)i * UNIT) == 1 ? 0 : -LE_IO;
+		j->rc = ll_pread(j->file->ll, space, 1, (uint64_t)i * UNIT) == 1 ? 0 : -LE_IO;
 	j->moved = N_UNITS;
 	ll_stats(c, &before);
 	if (j->rc == 0)
-		ll_pread_many(c, parts, N_MANY);
+		ll_pread_batch(c, parts, N_MANY);
 	if (j->rc == 0)
-		j->rc = check_many(j, parts, room + N_MANY * FRAGMENT_LEN * 2);
+		j->rc = check_many(j, parts, space + N_MANY * FRAGMENT_LEN * 2);
 	ll_stats(c, &after);
 	/* In a few requests, and none of them by another way. */
 	if (after.many_ops == before.many_ops || after.many_ops - before.many_ops > N_MANY / 4)
 		j->rc = -LE_NOTSUP;
-	free(room);
+	free(space);
 }
 
 static int by_memory(struct job *j)
@@ -232,11 +233,11 @@ int main(int argc, char **argv)
 	int rc = leat_open_fs(argv[1], &o, &j.fs);
 	if (rc == 0)
 		rc = leat_open(j.fs, argv[2], O_RDWR | O_CREAT | O_DIRECT, 0600, &j.file);
-	uint64_t before = payload_copied();
+	uint64_t before = copy_counter_bytes();
 	if (rc == 0)
 		rc = run(&j, argv[2], argv[3]);
 	printf("moved %llu copied %llu\n", (unsigned long long)j.moved,
-	       (unsigned long long)(payload_copied() - before));
+	       (unsigned long long)(copy_counter_bytes() - before));
 	if (j.file != NULL)
 		(void)leat_close(j.file);
 	if (j.fs != NULL)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Plants damage in the store of a server that is not running:
  *
@@ -13,7 +14,9 @@
 #include <string.h>
 
 #include "common/kv/kv.h"
+#include "common/kv/kv_rocksdb.h"
 #include "common/rt/env.h"
+#include "common/rt/env_real.h"
 #include "common/rt/loop.h"
 #include "mds/store/keys.h"
 #include "mds/store/records.h"
@@ -21,7 +24,7 @@
 WIRE_DEFINE_MESSAGE(inode_rec)
 WIRE_DEFINE_MESSAGE(dentry_rec)
 
-#define CHUNK_INO_AT 5 /* 'K', chain (4 bytes), inode number, … (ossd/chunk/rows.h) */
+#define CHUNK_INO_AT 5 /* 'K', chain (4 bytes), inode number, … (ossd/chunk/keys.h) */
 
 static struct {
 	const char *path, *what;

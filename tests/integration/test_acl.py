@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """POSIX access control lists, as programs set, see and inherit them, and as they are enforced."""
 import contextlib
 import errno

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # leat agent: several nodes make one copy each and hand chunks on; the source is read about once.
 # One that dies, sleeps or lies is left out. timeout: 240
 . "$(dirname "$0")/cli.inc.sh"
@@ -152,15 +153,21 @@ expect 0 "$leat" stage in large@v1 --nodes "$nodes" --json
 json .ready 4
 check 1 2 3 4
 
-# One whose job fails at once, for want of room: nobody waits for it to begin (10 s)
+# One whose job fails at once, for want of room: nobody waits for it to begin (10 s). Who waited
+# would do so each time; on a busy machine something else may take as long once.
 name=set@v1 data=$mnt/data
-for n in 1 2 3 4; do expect 0 "$leat" stage evict set@v1 --to "$tmp/node$n"; done
+expect 0 "$leat" stage evict set@v1 --to "$tmp/node4"
 kill "${pids[3]}"
 wait "${pids[3]}"
 agent 4 capacity=1M
-begin=$SECONDS
-expect 8 "$leat" stage in set@v1 --nodes "$nodes" --json
-[ $((SECONDS - begin)) -lt 9 ] || fail "it took $((SECONDS - begin)) s"
+for try in 1 2 3 4; do
+	for n in 1 2 3; do expect 0 "$leat" stage evict set@v1 --to "$tmp/node$n"; done
+	begin=$SECONDS
+	expect 8 "$leat" stage in set@v1 --nodes "$nodes" --json
+	took=$((SECONDS - begin))
+	[ "$took" -ge 9 ] || break
+done
+[ "$took" -lt 9 ] || fail "it took $took s, in each of $try tries"
 json .error.message "3 of 4 nodes are ready: no capacity"
 check 1 2 3
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """O_APPEND: a mount that has the file alone asks nobody where it ends; what several mounts append
 at once, across truncation, recalls and restarts of the metadata server, is all there, once, in the
 order of each; and what a mount has not sent yet a restarted metadata server makes it show."""
@@ -198,7 +199,7 @@ def test_truncated_by_another_while_alone(c):
 
 def test_truncated_by_another_while_it_was_away(c):
     """Its session ends, and with it all that was known of where the file ended."""
-    path, n = "/away", c.log("mds").count("it is ended")
+    path, n = "/away", c.log("mds").count("evicting it")
     fd = os.open(c.mnt(1) + path, APPEND | os.O_SYNC)
     os.write(fd, b"x" * (1 << 20))
     c.kill("mnt1", signal.SIGSTOP)
@@ -206,7 +207,7 @@ def test_truncated_by_another_while_it_was_away(c):
         os.truncate(c.mnt(2) + path, 0)
     finally:
         c.kill("mnt1", signal.SIGCONT)
-    assert c.log("mds").count("it is ended") > n
+    assert c.log("mds").count("evicting it") > n
     os.write(fd, b"end")
     os.close(fd)
     assert get(c.mnt(2) + path) == b"end", os.stat(c.mnt(2) + path).st_size

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 240
 """What the rules of `leat export` refuse to a client that has the cluster's key and sends frames of
 its own making. It comes from other addresses of the loopback interface."""
@@ -115,6 +116,7 @@ def attempts(t):
         ("mds_tmpfile", {"parent": top, "mode": 0o600, "flags": os.O_RDWR}),
         ("mds_copy", {"ino": file, "len": 7}),
         ("mds_quota_set", {"ino": top, "mask": 1, "bytes_hard": 1 << 20}),
+        ("mds_quota_list", {}),
     ]
 
 
@@ -201,6 +203,7 @@ def test_servers_are_not_believed_in_networks_of_less_rights(c):
              "mds_residency_set": {"node": b"gpu01", "addrs": b"127.0.0.2:1", "ttl_ms": 60000,
                                    "rows": bytes()},
              "mds_target_admin": {"what": 1, "target": 1}, "mds_fsck_page": {"kind": 1},
+             "mds_target_lose": {"what": 1, "accept": 1, "targets": b"\1\0\0\0"},
              "mds_fsck_repair": {"what": 1}, "mds_export_set": {"what": 2}}
     for source in ROWS:
         for role in (CLIENT, MDS, OSSD, AGENT, TOOL):

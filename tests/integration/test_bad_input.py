@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What must be refused, with a clear error and nothing else affected."""
 import os
 import random

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # leat bench loader: the workloads' data and figures, a drawing, nothing left behind. timeout: 180
 . "$(dirname "$0")/cli.inc.sh"
 
@@ -77,7 +78,7 @@ rm -r "$kept"
 expect 2 "${bench[@]}" --workload bert --data "$d"
 in_err "unet3d, resnet50 or cosmoflow"
 expect 2 "${bench[@]}" --workload unet3d
-in_err "which --data"
+in_err "--data is missing"
 expect 2 "${bench[@]}" --workload unet3d --data "$d" --scale 100
 expect 2 "${bench[@]}" --workload unet3d --data "$d" --generate --steps 1
 in_err "at least 2"

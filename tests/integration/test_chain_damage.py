@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Damage on the disks of some members of a chain: no program notices, logs and counters tell, and
 it is made good without anybody's help. With one copy left: a clear error, and nothing else."""
 import errno
@@ -87,6 +88,7 @@ def counted(c, what):
 def scrub(c):
     """A whole scrub of every target: the sum of what it counted."""
     rows = c.scrub()
+    assert all(isinstance(r[k], int) for r in rows for k in ("began", "ended")), rows  # seconds
     return {k: sum(r[k] for r in rows)
             for k in ("damaged", "repaired", "unrepaired", "differing", "chunks")}
 
@@ -240,7 +242,8 @@ def test_chunks_lost_on_all_members(c):
     began = time.monotonic()
     expect_errno(errno.EIO, os.truncate, path, 1000)
     expect_errno(errno.EIO, os.truncate, path, (1 << 20) + 1)
-    assert time.monotonic() - began < 20, "a truncation waits for what is lost"
+    # Of 60 s until it gives up.
+    assert time.monotonic() - began < 50, "a truncation waits for what is lost"
     assert os.stat(path).st_size == len(data)
     os.truncate(path, 1 << 20)  # nothing of the second chunk remains
     os.truncate(path, len(data))

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """One member of the chains has a much smaller disk. When it is full, writers hear ENOSPC: it stays
 a member, no copy is left out in silence, no acknowledged byte is lost, reads and deletes go on."""
 import errno

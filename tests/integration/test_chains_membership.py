@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """One of four object servers is killed under writers, with two copies of everything: nobody sees an
 error, the chains go on without it, and it is filled up by itself when it is back. (How long writers
 wait is measured by tests/fault/chain_storm.py.)"""

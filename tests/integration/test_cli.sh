@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The command line without a cluster: help, JSON, exit statuses, messages that say what and where.
 . "$(dirname "$0")/cli.inc.sh"
 
@@ -24,7 +25,36 @@ for c in $commands; do
 	grep -q "^.It Cm $c" "$src/tools/leat.1" || fail "$c is not in leat.1"
 done
 expect 2 "$leat" frobnicate
-in_err "no command 'frobnicate'"
+in_err "unknown command 'frobnicate'"
+
+# Help by word, of a verb alone; and what may have been meant
+expect 0 "$leat" help
+in_out "usage: leat"
+expect 0 "$leat" version
+case $out in "leat 0."*) ;; *) fail "version: $out" ;; esac
+was=$out
+for p in leat-mds leat-ossd mount.leat; do
+	expect 0 "${leat%/*}/$p" --version
+	case "${out%%,*}" in "$p ${was#leat }") ;; *) fail "$p is '$out', leat is '$was'" ;; esac
+done
+for c in "help stage gc" "stage gc --help"; do
+	expect 0 "$leat" $c
+	in_out "free space (--free"
+	case $out in *--order* | *"read and verify all of it"*) fail "more than of gc: $c" ;; esac
+done
+meant() { # WHAT ARGUMENTS...: the message asks whether that was meant
+	local what=$1
+	shift
+	expect 2 "$leat" "$@"
+	in_err "did you mean $what?"
+}
+meant "'status'" statsu
+meant "'status'" help statsu
+meant "'ls'" stage lss
+meant "'drain'" target drian 3
+meant "--check" status --chekc
+meant "--to" stage in a@v1 --too /x
+expect 2 "$leat" help frobnicate
 expect 2 "$leat" status --conf
 in_err "--conf needs a file name"
 
@@ -41,15 +71,15 @@ done
 # Configuration: refused with file and line, by every program
 expect 0 "$leat" config sample
 printf '%s\n' "$out" >"$tmp/sample"
-expect 0 "$leat" config check "$tmp/sample"
+expect 0 "$leat" config check --no-key "$tmp/sample"
 sed 's/^#\([a-z]\)/\1/' "$tmp/sample" >"$tmp/defaults"
-expect 0 "$leat" config check "$tmp/defaults"
+expect 0 "$leat" config check --no-key "$tmp/defaults"
 expect 0 "$leat" --conf "$tmp/defaults" config show
 in_out "[ossd]"
 
 bad() { # LINE TEXT CONFIG: the message names the line and has the text
 	printf "$3" >"$tmp/bad.conf"
-	expect 2 "$leat" config check "$tmp/bad.conf"
+	expect 2 "$leat" config check --no-key "$tmp/bad.conf"
 	in_err "$tmp/bad.conf:$1: $2"
 }
 bad 2 "unknown parameter 'colour' in [mds]" '[mds]\ncolour = red\n'

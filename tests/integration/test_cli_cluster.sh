@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The command line against a development cluster: status, df, layout, bench, mount, umount.
 # timeout: 180
 . "$(dirname "$0")/cli.inc.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # deploy/dev-cluster: up twice, pids, cold, env, down --keep and up again, down.
 # timeout: 180
 . "$(dirname "$0")/cli.inc.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # mount(8), umount(8) and fstab: mount.leat is found under its other name, mount.fuse.leat.
 # timeout: 120
 . "$(dirname "$0")/cli.inc.sh"
@@ -36,8 +37,32 @@ expect 0 mount -t leat leat "$tmp/m" -o "conf=$LEAT_CONF"
 expect 0 cat "$tmp/m/file"
 expect 0 umount "$tmp/m"
 
+# mount(8) makes a path of a word that names something where it is started.
+mkdir "$tmp/here" "$tmp/here/leat"
+cd "$tmp/here" || fail "cd"
+expect 1 mount -t fuse.leat leat "$tmp/m" -o "conf=$LEAT_CONF"
+in_err "here/leat' is a path of this machine"
+in_err "Say leat:"
+expect 0 mount -t fuse.leat leat: "$tmp/m" -o "conf=$LEAT_CONF"
+expect 0 findmnt -no SOURCE "$tmp/m"
+in_out "leat:"
+expect 0 "$leat" status "$tmp/m"
+expect 0 mount -o remount,ro leat "$tmp/m"
+expect 0 umount "$tmp/m"
+cd / || fail "cd /"
+
+# Without the link mount(8) goes to libfuse's helper, and that to this program.
+if [ -x /sbin/mount.fuse ]; then
+	ln -s "$bin/leat" "$sbin/leat"
+	mv "$sbin/mount.fuse.leat" "$sbin/mount.fuse.leat.away"
+	expect 2 mount -t fuse.leat leat: "$tmp/m" -o "conf=$LEAT_CONF"
+	in_err "mount(8) has not found /sbin/mount.fuse.leat"
+	in_err "ln -s $(realpath "$bin/mount.leat") /sbin/mount.fuse.leat"
+	mv "$sbin/mount.fuse.leat.away" "$sbin/mount.fuse.leat"
+fi
+
 options=conf=$LEAT_CONF,_netdev,nofail,x-systemd.automount,nosuid,ro
-echo "leat $tmp/m fuse.leat $options 0 0" >"$tmp/fstab"
+echo "leat: $tmp/m fuse.leat $options 0 0" >"$tmp/fstab"
 expect 0 mount -T "$tmp/fstab" "$tmp/m"
 expect 0 findmnt -no OPTIONS "$tmp/m"
 in_out nosuid

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # leat status --net, the per-transport counters of /metrics, and `transport` in leat.conf: what the
 # programs say where there is no RDMA device, and that nothing else is used than what was asked for.
 # timeout: 120

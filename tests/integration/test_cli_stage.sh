@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # leat dataset and leat stage: names, copies, what is damaged or missing, exit statuses.
 # timeout: 180
 . "$(dirname "$0")/cli.inc.sh"
@@ -15,6 +16,8 @@ expect 0 "$leat" dataset create set@v1 "$mnt/data" --json
 json .files 5
 json .name set
 id=$(jq -r .id <<<"$out")
+json '.made | .uid == 0 and .user == "root"' true
+json .made.host "$(uname -n)"
 expect 1 "$leat" dataset create set@v1 "$mnt/data"
 in_err "exists already"
 expect 2 "$leat" dataset create 'no good name' "$mnt/data"
@@ -22,6 +25,28 @@ expect 9 "$leat" dataset create other@v1 "$mnt/none"
 expect 9 "$leat" dataset create other@v1 leat:/none
 expect 0 "$leat" dataset ls --json
 json '.datasets[0].id' "$id"
+# When and by whom: by the file that is the name, whoever asks.
+name=$mnt/.leat/datasets/set@v1
+json '.datasets[0].made.at' "$(date -u -r "$name" +%Y-%m-%dT%H:%M:%SZ)"
+json '.datasets[0].made.host' "$(uname -n)"
+expect 0 "$leat" dataset ls
+in_out "$(date -r "$name" '+%Y-%m-%d %H:%M')  root@$(uname -n)"
+chown 5017:5017 "$name"
+expect 0 "$leat" dataset ls
+in_out "  5017@$(uname -n)"
+expect 0 "$leat" dataset show set@v1 --json
+json '.made | .uid == 5017 and .user == "5017"' true
+chown 0:0 "$name"
+# What an older release has made does not say on which machine.
+old=$(ls -d "$mnt/.leat/datasets/by-id/$id"/*)/manifest
+cp "$old" "$tmp/manifest"
+sed '1s/,"host":"[^"]*"//' "$tmp/manifest" >"$old"
+expect 0 "$leat" dataset ls --json
+json '.datasets[0].made | .host == null and .uid == 0' true
+json '.datasets[0].damaged' false
+expect 0 "$leat" dataset ls
+in_out "  root  "
+cat "$tmp/manifest" >"$old"
 expect 0 "$leat" dataset show set@v1
 in_out "set@v1"
 expect 9 "$leat" dataset show none@v1

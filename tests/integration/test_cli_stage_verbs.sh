@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # leat stage and leat dataset: sealing, leases, pins, eviction, cancelling, several directories, a
 # plan, waiting, staging out, damage and disks that fill up. timeout: 240
 . "$(dirname "$0")/cli.inc.sh"
@@ -66,6 +67,11 @@ sleep 2.1
 expect 0 "$leat" stage gc --to "$node" --capacity 1 --dry-run --json
 json '.copies | length' 1
 expect 0 "$leat" stage status set@v1 --to "$node"
+# More than the disk has cannot be free
+expect 8 "$leat" stage gc --to "$node" --free 1E --dry-run
+in_err "less than --free would be free"
+expect 0 "$leat" stage gc --to "$node" --free 1 --dry-run --json
+json .missing 0
 # One whose source is gone is the last: it stays
 mkdir "$tmp/last"
 echo last >"$tmp/last/file"
@@ -75,6 +81,8 @@ expect 0 "$leat" stage gc --to "$node" --capacity 1 --json
 json '.copies | length' 1
 expect 9 "$leat" stage status set@v1 --to "$node"
 expect 0 "$leat" stage status "$tmp/last" --to "$node"
+expect 8 "$leat" stage gc --to "$node" --free 1E --json
+json '.copies | length' 0
 expect 0 "$leat" stage events --to "$node"
 in_out '"event":"GONE"'
 # What else has that name is not read, nor waited for

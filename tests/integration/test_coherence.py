@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Litmus tests of the coherence contract: what one mount has done is seen by the other from when
 the call has returned, whatever either has cached."""
 # timeout: 240

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compressed files: what the layout says, the space they take, random changes against a model with
 one copy and with two, servers that die, flipped bits in compressed blocks, data sets."""
 import errno

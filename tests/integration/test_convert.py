@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Files that exist get two copies, and one again, under readers and writers and with servers that
 are killed: every byte is compared, and what is left on the disks is what belongs there."""
 import errno
@@ -145,7 +146,7 @@ def test_open_files_wait(c):
     assert os.pread(fd, len(data), 0) == data
     p.send_signal(signal.SIGINT)
     _, err = p.communicate(timeout=120)
-    assert p.returncode == 75 and "goes on" in err, (p.returncode, err)
+    assert p.returncode == 75 and "continues" in err, (p.returncode, err)
     os.close(fd)
     wait_until(lambda: conversions(c) == [], 40, "it is converted")
     has_copies(c, path, 2)

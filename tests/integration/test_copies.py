@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Data is not copied on its way: whole blocks from and to slots cost no copy in the client library
 or the object server. What has to be copied is, and the counters say so."""
 import os

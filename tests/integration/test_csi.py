@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The CSI node plugin, by a gRPC client of our own that writes protobuf by hand (the numbers are
 those of csi.proto, not of the plugin's table) and looks at /proc/self/mountinfo."""
 # timeout: 180
+import errno
 import glob
+import json
 import os
 import re
 import signal
@@ -91,7 +94,8 @@ class Plugin:
             (["unshare", "--pid", "--fork", "--kill-child"] if self.first else []) +
             ["/usr/bin/python3", SRC + "/deploy/k8s/leat-csi", "--endpoint", "unix://" + self.socket,
              "--node", "node7", "--stage-dir", self.stage_dir, "--leat", BUILD + "/leat",
-             "--mount", BUILD + "/mount.leat"], stdin=subprocess.DEVNULL, stderr=self.log,
+             "--mount", BUILD + "/mount.leat", "--patience", "5"],
+            stdin=subprocess.DEVNULL, stderr=self.log,
             env=dict(os.environ, LEAT_CONF=self.c.dev + "/conf", PYTHONDONTWRITEBYTECODE="1",
                      PATH=self.c.dir + "/bin:" + os.environ["PATH"]))
         wait_until(lambda: os.path.exists(self.socket), 20, "the plugin serves")
@@ -235,6 +239,66 @@ def test_file_system(p):
     p.call("NodeUnpublishVolume", message(f1="vol2", f2=target))
     p.call("NodeUnstageVolume", message(f1="vol2", f2=staging))
     assert not mounts(p.c.dir + "/pods")
+
+
+def test_dead_mount(p):
+    """The daemons end with the plugin's container: new pods get a mount that answers. One that is
+    silent for a while is not taken for dead."""
+    staging, pods = p.c.dir + "/pods/dead", [p.c.dir + "/pods/p%d/mount" % i for i in range(3)]
+    cap = capability(WRITER_MANY)
+    os.makedirs(p.c.mnt() + "/alive")
+    stage = message(f1="vol6", f3=staging, f4=cap)
+
+    def publish(i, method="NodePublishVolume"):
+        p.call(method, message(f1="vol6", f3=staging, f4=pods[i], f5=cap, f8={"path": "/alive"}))
+
+    def kill(number):
+        status = json.loads(os.getxattr(staging, "leat.status"))
+        for pid in (status["supervisor"], status["pid"]):
+            if pid:
+                os.kill(pid, number)
+        return [pid for pid in (status["supervisor"], status["pid"]) if pid]
+
+    p.call("NodeStageVolume", stage)
+    publish(0)
+    # Silent: nobody decides anything.
+    held = kill(signal.SIGSTOP)
+    assert "does not answer" in p.refused("UNAVAILABLE", "NodeStageVolume", stage)
+    assert mounts(staging) and mounts(pods[0])
+    for pid in held:
+        os.kill(pid, signal.SIGCONT)
+    p.call("NodeStageVolume", stage)
+    with open(pods[0] + "/from-0", "w") as f:
+        f.write("hello")
+
+    kill(signal.SIGKILL)
+    wait_until(lambda: is_dead(staging), 20, "the mount is dead")
+    # The kubelet may only publish, for another pod, or stage first.
+    publish(1)
+    with open(pods[1] + "/from-0") as f:
+        assert f.read() == "hello"
+    assert is_dead(pods[0])
+    publish(0)
+    assert os.listdir(pods[0]) == ["from-0"]
+    assert p.call("NodeGetVolumeStats", message(f1="vol6", f2=pods[1]))
+    kill(signal.SIGKILL)
+    wait_until(lambda: is_dead(staging), 20, "the mount is dead")
+    p.refused("INTERNAL", "NodeGetVolumeStats", message(f1="vol6", f2=pods[1]))
+    p.call("NodeStageVolume", stage)
+    publish(2)
+    assert os.listdir(pods[2]) == ["from-0"]
+    for path in pods:
+        p.call("NodeUnpublishVolume", message(f1="vol6", f2=path))
+    p.call("NodeUnstageVolume", message(f1="vol6", f2=staging))
+    assert not mounts(p.c.dir + "/pods"), mounts(p.c.dir + "/pods")
+
+
+def is_dead(path):
+    try:
+        os.statvfs(path)
+    except OSError as e:
+        return e.errno in (errno.ENOTCONN, errno.ECONNABORTED)
+    return False
 
 
 def test_path_is_no_link(p):

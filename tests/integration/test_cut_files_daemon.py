@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Files that one mount makes shorter and longer while the other reads, and whoever tells the kernel
 of it ends: no zeros where there never were any, an error at most where nobody can tell it."""
 # timeout: 240

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Damage on the servers' disks: it is found, said clearly, never served; nothing else suffers."""
 import errno
 import os

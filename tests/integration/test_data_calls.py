@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """System calls on a file's data beyond read and write: copy_file_range, fallocate, SEEK_HOLE, times
 that are set while a file is written, and signals that arrive meanwhile."""
 import ctypes

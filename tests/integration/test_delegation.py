@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Delegated opens: under a lease files are opened for reading without a word to the metadata
 server, and stay readable whatever becomes of their names."""
 import errno
@@ -202,7 +203,7 @@ def test_of_a_silent_client_it_is_presumed(c):
             os.unlink(c.mnt(1) + "/silent")
             os.unlink(c.mnt(1) + "/silent-not-open")
             took = time.monotonic() - begin
-            assert took < 10, "%.1f s" % took
+            assert took < 25, "%.1f s" % took  # of 30 until they give up
         finally:
             os.kill(pid, signal.SIGCONT)
         time.sleep(1)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What is handed to systemd, Kubernetes and container tools: well formed, complete, and of one
 piece with what the build installs. (That it works there is not shown here.)"""
-# timeout: 60
+# timeout: 120
 import configparser
 import glob
 import os
@@ -41,7 +42,14 @@ def test_units():
         service = unit["Service"]
         assert service["LimitMEMLOCK"] == "infinity", path   # io_uring's rings, RDMA's buffers
         assert int(service["LimitNOFILE"]) >= 1 << 20, path
-        assert service["Type"] == "exec" and service["Restart"] == "on-failure", path
+        # Started is what serves, and what does not is found: common/base/notify.h.
+        assert service["Type"] == "notify" and service["Restart"] == "on-failure", path
+        assert service["WatchdogSec"] and service["TimeoutStartSec"], path
+        # A mount is two processes, of which the second tells what it is doing.
+        assert service["NotifyAccess"] == ("all" if "mount" in path else "main"), path
+        # A start without a configuration fails, it is not skipped.
+        assert unit["Unit"]["AssertPathExists"] == "/etc/leat/leat.conf", path
+        assert not any(k.startswith("Condition") for k in unit["Unit"]), path
         assert unit["Install"]["WantedBy"], path
         started += [d for d in DAEMONS if "/" + d in service["ExecStart"]]
     assert sorted(started) == sorted(DAEMONS), started
@@ -128,26 +136,114 @@ def test_container():
     assert {"librocksdb7.8", "liburing2", "librdmacm1"} <= packages(final)
 
 
+INSTALLED = ("bin/leat", "sbin/leat-mds", "sbin/leat-ossd", "sbin/mount.leat", "lib/libleat.so",
+             "share/leat/k8s/leat-csi", "share/leat/k8s/csi_messages.py",
+             "share/leat/slurm/leat-slurm", "share/leat/slurm/burst_buffer.lua",
+             "share/leat/slurm/leat-slurm.conf", "share/leat/slurm/job_submit.lua",
+             "share/leat/slurm/prolog", "share/leat/slurm/epilog", "share/leat/hook.sh",
+             "share/leat/sge/prolog", "share/leat/sge/epilog", "share/leat/sge/leat-sge",
+             "share/leat/pbs/leat_stage.py", "share/man/man8/mount.leat.8", "include/leat/leat.h")
+
+
+def make(goal, root, prefix, *more):
+    build = os.environ.get("BUILD") or SRC + "/build"
+    argv = ["make", "-s", "-C", SRC, "BUILD=" + build, goal, "DESTDIR=" + root, "PREFIX=" + prefix]
+    if os.environ.get("LEAT_CC"):
+        argv.append("CC=" + os.environ["LEAT_CC"])
+    env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL")}
+    subprocess.run(argv + list(more), check=True, stdout=subprocess.DEVNULL, env=env)
+
+
+def files_below(root):
+    return sorted(os.path.join(d, f) for d, _, fs in os.walk(root) for f in fs)
+
+
+def check_installed(root, prefix, units):
+    """Everything that a manifest or a unit starts is there, and where those who start it look."""
+    for path in INSTALLED:
+        assert os.path.exists(root + prefix + "/" + path), path
+    for path in ("share/leat/k8s/leat-csi", "share/leat/slurm/prolog"):
+        assert os.access(root + prefix + "/" + path, os.X_OK), path
+    names = os.listdir(root + units)
+    assert len(names) == len(DAEMONS), names
+    for name in names:
+        with open(root + units + "/" + name) as f:
+            program = re.search(r"^ExecStart=(\S+)", f.read(), re.M).group(1)
+        assert program.startswith(prefix + "/") and os.path.exists(root + program), (name, program)
+    with open(root + prefix + "/lib/pkgconfig/leat.pc") as f:
+        text = f.read()
+    assert "@" not in text and "libdir=%s/lib\n" % prefix in text, text
+
+
+def check_helpers(root, prefix):
+    """mount(8) looks into /sbin alone; that may be a link to /usr/sbin."""
+    sbin = os.path.realpath("/sbin")
+    for name in ("mount.leat", "mount.fuse.leat"):
+        path = os.path.join(root + sbin, name)
+        if os.path.islink(path):
+            path = os.path.join(root + sbin, os.readlink(path))
+            if not path.startswith(root):
+                path = root + path
+        assert os.path.samefile(path, root + prefix + "/sbin/mount.leat"), path
+
+
+def python_folder(root):
+    """Where Debian's Python would find the package, were root /."""
+    code = "import sys; print('\\n'.join(sys.path))"
+    p = subprocess.run(["/usr/bin/python3", "-c", code], text=True, cwd="/", check=True,
+                       stdout=subprocess.PIPE, env={"PATH": "/usr/bin"})
+    found = [d for d in p.stdout.splitlines()
+             if d and os.path.exists(root + d + "/leat/__init__.py")]
+    assert len(found) == 1, (found, p.stdout)
+    return found[0]
+
+
 def test_install():
-    """Everything that a manifest or a unit starts is installed."""
+    """Whatever PREFIX, what is installed is found by those who look for it, and uninstall removes
+    it and nothing else."""
+    for prefix, units in (("/usr", "/usr/lib/systemd/system"),
+                          ("/usr/local", "/usr/local/lib/systemd/system"),
+                          ("/opt/leat", "/usr/local/lib/systemd/system")):
+        with tempfile.TemporaryDirectory() as root:
+            make("install", root, prefix)
+            check_installed(root, prefix, units)
+            check_helpers(root, prefix)
+            assert os.path.isdir(root + "/var/lib/leat"), "where `format` makes stores"
+            package = root + python_folder(root) + "/leat"
+            named = os.path.exists(root + "/etc/ld.so.conf.d/leat.conf")
+            assert named == (prefix == "/opt/leat"), "the linker's folders"
+
+            others = [root + prefix + "/share/leat/slurm/of-the-site", root + "/etc/leat/leat.conf",
+                      root + prefix + "/include/other.h"]
+            for path in others:
+                with open(path, "w"):
+                    pass
+            os.mkdir(package + "/__pycache__")
+            with open(package + "/__pycache__/_lib.cpython-311.pyc", "w"):
+                pass
+            if prefix == "/opt/leat":
+                make("install", root, prefix)   # over itself
+            make("uninstall", root, prefix)
+            assert files_below(root) == sorted(others), files_below(root)
+            assert not os.path.exists(package), "an empty folder is left"
+            assert not os.path.exists(root + prefix + "/share/leat/sge"), "an empty folder is left"
+            assert not os.path.exists(root + "/var/lib/leat"), "an empty folder is left"
+
+
+def test_old_libfuse():
+    """make brings a libfuse that can do all that a mount does, and where it could not says so."""
+    p = subprocess.run(["pkg-config", "--atleast-version=3.17", "fuse3"], check=False)
     with tempfile.TemporaryDirectory() as tmp:
-        build = os.environ.get("BUILD") or SRC + "/build"
-        subprocess.run(["make", "-s", "-C", SRC, "BUILD=" + build, "install", "DESTDIR=" + tmp,
-                        "PREFIX=/usr"], check=True, stdout=subprocess.DEVNULL)
-        for path in ("bin/leat", "sbin/leat-mds", "sbin/leat-ossd", "sbin/mount.leat",
-                     "share/leat/k8s/leat-csi", "share/leat/k8s/csi_messages.py",
-                     "share/leat/slurm/leat-slurm", "share/leat/slurm/burst_buffer.lua",
-                     "share/leat/slurm/leat-slurm.conf", "share/leat/slurm/job_submit.lua",
-                     "share/leat/slurm/prolog", "share/leat/slurm/epilog", "share/leat/hook.sh",
-                     "share/leat/sge/prolog", "share/leat/sge/epilog", "share/leat/sge/leat-sge",
-                     "share/leat/pbs/leat_stage.py"):
-            assert os.path.exists(tmp + "/usr/" + path), path
-        units = os.listdir(tmp + "/usr/lib/systemd/system")
-        assert len(units) == len(DAEMONS), units
-        for name in units:
-            with open(tmp + "/usr/lib/systemd/system/" + name) as f:
-                program = re.search(r"^ExecStart=(\S+)", f.read(), re.M).group(1)
-            assert os.path.exists(tmp + program), (name, program)
+        os.makedirs(tmp + "/deps")
+        with open(tmp + "/deps/libfuse.failed", "w"):
+            pass
+        for more, tried in (([], True), (["FUSE=system"], False)):
+            argv = ["make", "-n", "-C", SRC, "BUILD_ROOT=" + tmp, "BUILD=" + tmp + "/b", "programs"]
+            said = subprocess.run(argv + more, check=True, text=True, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT).stdout
+            old = p.returncode != 0
+            assert ("libfuse.failed to try again" in said) == (old and tried), (more, said[:500])
+            assert ("THIS BUILD LACKS" in said) == old, (more, said[-2000:])
 
 
 def main():

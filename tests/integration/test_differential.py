@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Random system calls, each made in a directory of a local file system and in one of Leat, there by
 either of two mounts; whatever programs can see of them must be alike: results, errors, data,
 attributes, extended attributes, names. Who makes them is root and a user with other groups.

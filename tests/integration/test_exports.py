@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 240
 """leat export: what clients of a network may do. The machine is a network name space with several
 addresses; a client has the one that it reaches the servers by."""

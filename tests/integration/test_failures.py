@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Dead servers: requests wait for them, then fail with EIO; nobody becomes unkillable; unmounting
 works."""
 import contextlib

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Immutable, append-only and noatime files and directories (chattr), and access times."""
 import contextlib
 import errno

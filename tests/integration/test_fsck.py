@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """leat fsck finds every kind of damage that is planted in the stores, says what it is, touches
 nothing unless told to, mends it then; and finds nothing in a sound system that is busy."""
 import json

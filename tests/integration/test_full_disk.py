@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Full targets: the writer hears ENOSPC, nothing acknowledged is lost, reads and deletes go on."""
 import errno
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Object servers that are killed just when writes return: what others read does not go back to what
 it was before the write, not for a moment."""
 # timeout: 240

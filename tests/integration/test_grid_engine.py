@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A real Grid Engine on this host, with the prolog as root: a job starts with its data staged; what
 cannot be staged is the job's error, with the reason in qstat -j, and the queue stays in service."""
 # timeout: 240
-# alone: yes
 import os
 import pwd
 import shutil

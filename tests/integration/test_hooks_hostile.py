@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What a job says reaches the hooks of Slurm, Grid Engine, PBS and Kubernetes as data: 200 hostile
 names and environments run no command and become no option; each is refused with a sentence."""
 # timeout: 240
@@ -410,9 +411,9 @@ def test_csi(place):
     except ImportError as e:
         print("%s; leat-csi is left out" % e)
         return
-    node = m.Node(types.SimpleNamespace(leat=place.dir + "/bin/leat", timeout=9, node="n1",
-                                        mount=place.dir + "/bin/mount.leat",
-                                        stage_dir=place.dir + "/nvme"))
+    node = m.Node(m.options(["--leat", place.dir + "/bin/leat", "--timeout", "9", "--node", "n1",
+                             "--mount", place.dir + "/bin/mount.leat",
+                             "--stage-dir", place.dir + "/nvme"]))
 
     class Context:
         def abort(self, code, text):

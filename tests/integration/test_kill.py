@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 900
 """kill -9 of the metadata server, of object servers and of the mount, at random moments of write
 and metadata storms: nothing acknowledged is lost, the stores are clean, clients go on without

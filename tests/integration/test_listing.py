@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Listings: who looks at what is listed gets attributes with the names, and what the kernel was
 given so is as true as anything else, also of files that the client has forgotten since."""
 import os

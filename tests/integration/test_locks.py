@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Locks of fcntl(2) and flock(2) among programs on two mounts, and what becomes of them when
 programs, mounts and the metadata server end."""
 import concurrent.futures

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Large directories: who first reads all names and then looks at each file (find, du, rm -r) finds
 them fetched in batches, and what is known so is as true as anything else while others change it."""
 import os
@@ -10,7 +11,8 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) +
 from cluster import run_tests
 
 CLUSTER = {"mounts": 2}
-# More than a listing brings attributes of to who has not looked at any (fuse/listers.h).
+# More than a listing brings attributes of to a reader that has looked at none
+# (fuse/ops/readdirplus_policy.h).
 FILES = 14000
 
 

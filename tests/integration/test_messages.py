@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What goes wrong tells of what, why, and what to do next: a table of provoked errors of the
 command line, of staging and of Python, whose messages are read."""
 # timeout: 120
@@ -67,7 +68,8 @@ def command_line(c):
                     if not name.startswith("-") else
                     (["dataset", "create", name, mnt + "/good"], 2, ["dataset"], ["--help"]))
     for name in ("x y@v1", "@v1", "a@", "a@@b"):
-        rows += [(["dataset", "show", name], 2, [name, "no name of a data set"], ["NAME@VERSION"])]
+        rows += [(["dataset", "show", name], 2, [name, "not a name of a data set"],
+                  ["NAME@VERSION"])]
     for name in ("none@v1", "none@v2"):
         rows += [(["dataset", "show", name], 9, [name, "no such"], ["leat dataset ls"]),
                  (["stage", "in", name, "--to", nvme], 9, [name], ["leat dataset ls"]),
@@ -80,9 +82,9 @@ def command_line(c):
          ["leat:/PATH"]),
         (["dataset", "create", "n@v1", d], 2, [d, "not on a Leat mount"], ["--catalog"]),
         (["stage", "in", "notar@v1", "--to", nvme, "--unpack"], 6, ["a.tar", "tar"],
-         ["not what its name says"]),
+         ["not of the format of its name"]),
         (["dataset", "create", "n@v1", mnt + "/notar"], 6, ["a.tar", "tar"],
-         ["not what its name says"]),
+         ["not of the format of its name"]),
         (["stage", "in", "good@v1"], 2, ["--to"], ["--to"]),
         (["stage", "in", "good@v1", "--to", "/proc/x"], 1, ["/proc/x", "no such"],
          ["same command again"]),
@@ -203,8 +205,8 @@ def python_rows(c):
         (lambda: leat.Dataset(d, format="tar"), FileNotFoundError, [d, "tar"]),
         (lambda: leat.Dataset("leat:a@v1", conf=closed), ConnectionRefusedError,
          [closed, "refused", "leat status"]),
-        (lambda: leat.Dataset("leat:a@v1", conf=d + "/none"), OSError, [d + "/none",
-        "leat status"]),
+        (lambda: leat.Dataset("leat:a@v1", conf=d + "/none"), OSError,
+         [d + "/none", "o such file", "LEAT_CONF"]),
         (lambda: leat.DataLoader("leat:x", 8), TypeError, ["'leat:x'", "leat.Dataset("]),
         (load(batch_size=-1), ValueError, ["batch_size", "-1"]),
         (load(batch_size=0), ValueError, ["batch_size", "0", "at least one"]),

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 240
 """leat cp, rm and du: what cp -a, rm and du do, by the servers and through the mount."""
 import errno

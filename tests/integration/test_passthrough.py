@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Staged files on a real mount: read by the kernel (passthrough) when nobody has them open
 otherwise, else by the daemon from the copy or from the servers; what is not of the version that
 was staged, or not to be trusted, never from the copy."""

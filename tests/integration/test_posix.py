@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The namespace as programs see it, through one real mount."""
 import ctypes
 import errno

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Programs as people run them, on real mounts: what they leave must be what they leave elsewhere.
 A program that is not installed is skipped, by its name.
 

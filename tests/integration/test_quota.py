@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 120
 """Quotas of directory trees: counted exactly, kept by names and writes, shown by statfs."""
+import base64
 import errno
 import json
 import os
+import re
+import shutil
 import signal
 import struct
 import stat
@@ -158,6 +162,61 @@ def test_writes_stop_at_the_limit(c):
     put(d + "/c", 4 * MIB)
     set_quota(c, d, "--bytes", "100M")
     put(d + "/e", 20 * MIB)
+
+
+def refused(fn, *args):
+    try:
+        fn(*args)
+    except OSError as e:
+        assert e.errno == errno.EDQUOT, e
+        return True
+    return False
+
+
+def append(path, size):
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(fd, bytes(size))
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def test_full_for_every_mount_and_over_a_restart(c):
+    """What is there can be read and removed, and is enough to make room."""
+    d, e = c.mnt(1) + "/full", c.mnt(2) + "/full"
+    os.mkdir(d)
+    set_quota(c, d, "--bytes", "4M", "--inodes", "12")
+    for i in range(8):
+        put("%s/%d" % (d, i))
+    for size in MIB, 65536, 16384:
+        while not refused(append, d + "/0", size):
+            pass
+    for i in range(3):
+        put("%s/more%d" % (e, i))
+
+    def is_full():
+        for m in d, e:
+            for i in range(8):
+                expect_errno(errno.EDQUOT, append, "%s/%d" % (m, i), MIB)
+            expect_errno(errno.EDQUOT, put, m + "/new")
+            expect_errno(errno.EDQUOT, os.mkdir, m + "/new")
+            with open(m + "/0", "rb") as f:
+                data = f.read()
+            assert 3 * MIB < len(data) <= 4 * MIB and not any(data), len(data)
+            st = os.statvfs(m)
+            assert st.f_ffree == 0 and st.f_bavail * st.f_frsize < 65536, st
+
+    is_full()
+    c.kill("mds")
+    c.start("mds")
+    is_full()
+    os.unlink(e + "/0")
+    os.unlink(d + "/more0")
+    wait_until(lambda: not refused(append, e + "/1", 2 * MIB), 20, "there is room")
+    put(d + "/new")
+    wait_until(lambda: quota(c, d)["reserved"] == 0, 20, "all is settled")
+    assert quota(c, d)["bytes"] == du(d)[1], (quota(c, d), du(d))
 
 
 def fill_with_attributes(d, n, size):
@@ -395,7 +454,7 @@ def test_by_another_name(c):
         subprocess.run(["mount", "--bind", d, at], check=True)
         p = c.leat("quota", "rm", at, check=False)
         subprocess.run(["umount", at], check=True)
-        assert p.returncode == 1 and "above it" in p.stderr, p
+        assert p.returncode == 1 and "parent directory" in p.stderr, p
         assert quota(c, d)["own"] is True and project(d + "/f") == project(d)
     os.rmdir(other + "/bind")
     c.leat("quota", "rm", other)
@@ -430,6 +489,87 @@ def test_users_cannot_change_them(c):
     expect_errno(errno.EINVAL, os.setxattr, d, "leat.quota", b"inodes_hard=x")
     expect_errno(errno.ENOTDIR, os.setxattr, c.mnt() + "/counted/sub/deep/new", "leat.quota",
                  b"inodes_hard=1")
+
+
+def listed(c, *args):
+    """By path: what `leat quota ls` says."""
+    quotas = json.loads(c.leat("quota", "ls", "--json").stdout)["quotas"]
+    return {base64.b64decode(q["path_b64"]) if "path_b64" in q else q["path"].encode(): q
+            for q in quotas}
+
+
+def test_all_are_listed(c):
+    top = os.fsencode(c.mnt()) + b"/all"
+    odd = b"odd\n\xff\x1b[31m\xc3\xa4"
+    for name in (b"a", b"a/inner", odd):
+        os.makedirs(top + b"/" + name)
+        set_quota(c, os.fsdecode(top + b"/" + name), "--json", "--bytes", "10M",
+                  "--inodes", "100")
+    set_quota(c, os.fsdecode(top + b"/a"), "--inodes-soft", "2")
+    for i in range(5):
+        put(top + b"/a/%d" % i, 5000)
+    put(top + b"/" + odd + b"/f", 100000)
+    inodes, size = du(os.fsdecode(top + b"/a"))
+    counts(c, os.fsdecode(top + b"/a"), inodes - 1, size - 4096)  # without inner
+    counts(c, os.fsdecode(top + b"/" + odd), *du(os.fsdecode(top + b"/" + odd)))
+    at = {b"/all/a": "a", b"/all/a/inner": "a/inner", b"/all/" + odd: odd}
+    rows = listed(c)
+    assert set(at) <= set(rows), rows
+    for path, name in at.items():
+        shown = quota(c, os.fsdecode(top + b"/" + os.fsencode(name)))
+        for word in ("project", "bytes", "bytes_hard", "bytes_soft", "inodes", "inodes_hard",
+                     "inodes_soft", "reserved", "grace_s"):
+            assert rows[path][word] == shown[word], (path, word, rows[path], shown)
+        assert rows[path]["inode"] == os.stat(top + b"/" + os.fsencode(name)).st_ino
+    wait_until(lambda: listed(c)[b"/all/a"]["inodes_over_s"] > 2, 20, "the grace has ended")
+    lines = {line.split("  ", 1)[-1].rsplit("  ", 1)[-1]: line.split()
+             for line in c.leat("quota", "ls").stdout.splitlines()}
+    a = lines["/all/a"]
+    assert a[:10] == a[:2] + ["10.0", "MiB", "-", "6", "100", "2", "ended", "/all/a"], a
+    assert "-" == lines["/all/a/inner"][-2], lines
+    assert "/all/odd\\x0a\\xff\\x1b[31m\u00e4" in lines, lines
+    # A renamed one is shown where it is now, one that is taken away is not.
+    os.rename(top + b"/" + odd, top + b"/plain")
+    c.leat("quota", "rm", os.fsdecode(top + b"/a/inner"))
+    rows = listed(c)
+    assert b"/all/plain" in rows and b"/all/" + odd not in rows and b"/all/a/inner" not in rows
+    assert c.leat("quota", "ls", os.fsdecode(top), check=False).returncode == 2
+
+
+def test_users_are_told_of_what_they_could_find(c):
+    """By the credential that the command sends; what exports make of it: test_attack_exports."""
+    top = c.mnt() + "/told"
+    for name in ("open/mine", "closed/theirs"):
+        os.makedirs(top + "/" + name)
+        set_quota(c, top + "/" + name, "--inodes", "10")
+    os.chmod(top + "/closed", 0o711)  # may be searched, but not listed
+    os.chmod(top + "/open/mine", 0o700)
+    mine, theirs = b"/told/open/mine", b"/told/closed/theirs"
+    assert {mine, theirs} <= set(listed(c))
+
+    # A configuration of that user's own: a key must be its reader's alone.
+    with open(c.dev + "/conf") as f:
+        conf = f.read()
+    key = re.search(r"^key_file = (.*)$", conf, re.M).group(1)
+    shutil.copy(key, c.dir + "/key-5001")
+    os.chmod(c.dir + "/key-5001", 0o400)
+    os.chown(c.dir + "/key-5001", 5001, 5001)
+    with open(c.dir + "/conf-5001", "w") as f:
+        f.write(conf.replace(key, "key-5001"))
+    os.chmod(c.dir + "/conf-5001", 0o644)
+
+    def of_user(*groups):
+        p = subprocess.run([BUILD + "/leat", "--conf", "conf-5001", "quota", "ls", "--json"],
+                           env=c.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                           cwd=c.dir, user=5001, group=5001, extra_groups=groups)
+        assert p.returncode == 0, p
+        return {q["path"].encode() for q in json.loads(p.stdout)["quotas"]}
+
+    told = of_user()
+    assert mine in told and theirs not in told, told
+    os.chown(top + "/closed", 0, 5002)
+    os.chmod(top + "/closed", 0o750)
+    assert theirs not in of_user() and theirs in of_user(5002)
 
 
 def test_the_store_has_what_the_server_counted(c):

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Random reads and writes of every kind on one file, against the same bytes in memory."""
 import collections
 import ctypes

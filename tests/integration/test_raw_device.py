@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 120
 """Object servers on raw block devices (loop devices here): format keeps off what is in use or not
 empty, a wrong device is refused at start, data survives kills, the stores are clean."""

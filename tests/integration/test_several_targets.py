@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 120
 """Two object servers of three disks each: six targets, each with a loop of its own, on one page of
 metrics; a disk that fails takes only its own target out of service; a disk can be added."""

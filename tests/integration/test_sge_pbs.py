@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Grid Engine's prolog and epilog and PBS's hook, called as those call them: staged on all nodes of
 the job, and what fails is the job's failure, never the node's."""
 # timeout: 180
-# alone: yes
 import json
 import os
 import subprocess

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Files that several mounts have open, one of them to write: who reads and writes asks the object
 servers alone, and sees what others write, cut off and change."""
 import errno

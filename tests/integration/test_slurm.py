@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A real Slurm of four nodes on this host: jobs start with their data staged on every node, what
 goes wrong is the job's reason in squeue, and no node is drained."""
 # timeout: 600
-# alone: yes
 import glob
 import os
 import pwd

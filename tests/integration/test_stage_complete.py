@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What is staged is complete, or says what is missing: symbolic links, as Hugging Face hub keeps
 them, empty directories, times, names of any bytes, names that begin with .leat; devices and links
 that lead nowhere are told by kind and name, in the exit status too; holes stay holes. Of the

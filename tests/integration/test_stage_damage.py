@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Bits that flip while a data set is staged: in an object server's store, with one copy and with
 two; on the way between two agents. Found, named, healed where there is another copy. (In a peer's
 copy: test_agents.sh; in the local one: test_cli_stage_verbs.sh.) timeout: 120"""

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Staging under kill -9 of agents, of `leat stage in` and of the servers, at random moments: what
 is marked READY is compared, file by file, with the source as it was written, by this program alone;
 what was verified and synced is not fetched again. Four rounds, in which everybody is killed, with a

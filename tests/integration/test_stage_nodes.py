@@ -1,16 +1,34 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Four agents in network namespaces, each behind a link of 10 MiB/s: they read the source about
 once, give each other the rest, and do so side by side. How much longer than one alone they take is
 for an idle machine (tests/bench/nodes.py). timeout: 180"""
-# alone: yes
 import filecmp
 import os
+import signal
 import sys
+import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
 import nodes
 
 MIB, RATE, COUNT = 60, 10, 4
+
+
+def a_slow_metadata_server_is_waited_for(c, n):
+    """It tells an agent which addresses it may serve, and is silent for longer than that waits."""
+    os.mkdir(c.mnt() + "/small")
+    with open(c.mnt() + "/small/file", "w") as f:
+        f.write("small")
+    c.leat("dataset", "create", "small@v1", c.mnt() + "/small")
+    c.kill("mds", signal.SIGSTOP)
+    timer = threading.Timer(6, c.kill, ("mds", signal.SIGCONT))
+    timer.start()
+    try:
+        seconds, r = n.stage("small@v1", 1)
+    finally:
+        timer.join()
+    assert seconds > 5 and r["ready"] == 1, (seconds, r)
 
 
 def main():
@@ -22,6 +40,7 @@ def main():
             with open(c.mnt() + "/data/%d" % i, "wb") as f:
                 f.write(os.urandom((MIB << 20) // 3))
         c.leat("dataset", "create", "set@v1", c.mnt() + "/data")
+        a_slow_metadata_server_is_waited_for(c, n)
         before = n.received(0)
         alone, r = n.stage("set@v1", 1)
         assert r["amplification"] == 1, r

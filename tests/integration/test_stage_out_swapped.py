@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """root stages out a user's directory while the user exchanges its files and directories for links,
 pipes and directories of others: no byte of another file is published, and what is published has the
 owners and modes of the source, never more. LEAT_LONG: 1,000 rounds."""

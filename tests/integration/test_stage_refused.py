@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What keeps a data set from being staged: a source or a directory that this user may not use, a
 manifest of another cluster or one that is damaged, servers that are gone, a disk that fills up in
 the middle. Each is told with what it concerns and what to do, by the right exit status; nothing is
@@ -88,7 +89,7 @@ def test_a_source_that_this_user_may_not_read(c):
     unharmed = the_other_one(c, to, AS_USER)
     make(c.mnt() + "/private", file=MIB)
     os.chmod(c.mnt() + "/private", 0o700)
-    refused(c, 10, ["/private", "reads the source"], "leat:/private", "--to", to, who=AS_USER)
+    refused(c, 10, ["/private", "read the source"], "leat:/private", "--to", to, who=AS_USER)
     # A data set of which one file is not for all is not told to all, either.
     make(c.mnt() + "/mixed", a=2 * MIB, b=MIB, c=MIB)
     os.chmod(c.mnt() + "/mixed/b", 0o600)
@@ -124,7 +125,7 @@ def test_a_directory_that_this_user_may_not_write(c):
     to = c.dir + "/roots"
     os.mkdir(to)
     unharmed = the_other_one(c, to)
-    refused(c, 10, [to, "permission", "writes to the directory"], "leat:/open", "--to", to,
+    refused(c, 10, [to, "permission", "write to the directory"], "leat:/open", "--to", to,
             who=AS_USER)
     refused(c, 10, [to, "permission"], "leat:/open", "--to", c.dir + "/roots/new", who=AS_USER)
     unharmed()
@@ -214,7 +215,7 @@ def test_servers_that_are_gone(c):
     c.kill("ossd2")
     out, err = p.communicate(timeout=300)
     assert p.returncode == 5, (p.returncode, out, err)
-    assert "cannot read the source" in err and "goes on where it stopped" in err, err
+    assert "cannot read the source" in err and "Run the same command again" in err, err
     said = state_of(c, "many@v1", to)
     assert said["state"] == "FAILED" and said["failure"]["code"] == 5, said
     unharmed()

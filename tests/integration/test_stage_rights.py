@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 240
 """Who may read a staged copy is who may read its source, and nobody else: 4 modes of files in 4
 modes of folders, with and without access lists, as they lie and unpacked from archives, while it

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`leat stage in --together N`: processes without agents make a copy each and read the source about
 once; one that is killed is gone on with, and one that comes alone is not kept waiting for ever.
 timeout: 180"""

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Targets leave and come: drained, removed, added, rebalanced and replaced by others when they are
 away for long, with every byte compared, and killed servers in between."""
 import hashlib
@@ -47,7 +48,7 @@ def whole(c):
 
 
 def listed(c, target):
-    rows = json.loads(c.leat("target", "list", "--json").stdout)["targets"]
+    rows = json.loads(c.leat("target", "list", "--all", "--json").stdout)["targets"]
     return [t for t in rows if t["id"] == target][0]
 
 

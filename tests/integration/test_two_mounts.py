@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The coherence contract of this step, on two mounts of one namespace: close-to-open."""
 import errno
 import os

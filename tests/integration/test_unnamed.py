@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Files without a name (O_TMPFILE, unlinked ones) and files by handle."""
 import ctypes
 import errno

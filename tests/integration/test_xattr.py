@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Extended attributes: name spaces and their rules, limits, and what a write takes away."""
 import ctypes
 import errno

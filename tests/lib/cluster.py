@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A development cluster for integration tests: real servers, two real mounts, all below TMPDIR.
 
     with Cluster() as c:
@@ -147,9 +148,13 @@ class Cluster:
 
     def leat(self, *args, check=True, timeout=600):
         argv = [BUILD + "/leat", "--conf", self.dev + "/conf"] + list(args)
-        return subprocess.run(argv, env=self.env,
-                              check=check, timeout=timeout, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        r = subprocess.run(argv, env=self.env, timeout=timeout, stdin=subprocess.DEVNULL,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if check and r.returncode:
+            # The exception that follows tells neither what the command printed nor its errors.
+            print("%s\n%s" % (r.stdout, r.stderr))
+            r.check_returncode()
+        return r
 
     def status(self):
         return json.loads(self.leat("status", "--timeout", "120", "--json").stdout)

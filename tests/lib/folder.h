@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A folder of a test's own. */
 #ifndef LEAT_TESTS_FOLDER_H
 #define LEAT_TESTS_FOLDER_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A client that sends frames of its own making, honest or not: for tests of what servers refuse.
 
 The messages are those of common/proto: their field lists are read from the headers.

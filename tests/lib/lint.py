@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the scripts of tests/lint share: the files of the tree, comment stripping, the ratchet."""
 import os
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nodes that stage: agents, each in a network namespace of its own behind a link with a rate.
 
     nodes.enter()                      # this process into a namespace of its own; before Cluster

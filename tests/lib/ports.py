@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ports for servers of a test: free just now, and none that the kernel gives to outgoing
 connections, so that who is started a moment later, or again, finds its port free.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/lib/sealed.h"
 
 #include <string.h>
@@ -13,7 +14,8 @@ uint32_t sealed_cut(uint32_t chunk_size, uint32_t off, const void *data, uint32_
 	uint8_t *out = (uint8_t *)(uintptr_t)pieces->data;
 
 	for (uint32_t pos = 0; pos < len;) {
-		uint32_t room = bs - (off + pos) % bs, part = room < len - pos ? room : len - pos;
+		uint32_t space = bs - (off + pos) % bs,
+			 part = space < len - pos ? space : len - pos;
 		const uint8_t *from = (const uint8_t *)data + pos;
 		struct piece p = {.off = off + pos, .len = part, .sum = checksum64(from, part)};
 
@@ -27,7 +29,7 @@ uint32_t sealed_cut(uint32_t chunk_size, uint32_t off, const void *data, uint32_
 			memcpy(bulk + at, from, part);
 		}
 		piece_encode(&p, out + (size_t)n++ * PIECE_WIRE_SIZE);
-		at += piece_room(&p);
+		at += piece_space(&p);
 		pos += part;
 	}
 	pieces->len = n * PIECE_WIRE_SIZE;
@@ -43,7 +45,7 @@ uint32_t sealed_open(const struct piece *pieces, uint32_t n, const uint8_t *bulk
 	for (uint32_t i = 0; i < n; i++) {
 		const struct piece *p = &pieces[i];
 
-		ASSERT(p->len > 0 && p->len <= max - done && piece_room(p) <= bulk_len - at);
+		ASSERT(p->len > 0 && p->len <= max - done && piece_space(p) <= bulk_len - at);
 		if (p->flags & PIECE_LZ4) {
 			ASSERT(checksum64(bulk + at, p->stored_len) == p->stored_sum);
 			ASSERT(decompress_block(bulk + at, p->stored_len, to, p->len) == 0);
@@ -54,7 +56,7 @@ uint32_t sealed_open(const struct piece *pieces, uint32_t n, const uint8_t *bulk
 			ASSERT(checksum64(to, p->len) == p->sum);
 		for (uint32_t j = 0; (p->flags & PIECE_HOLE) && j < p->len; j++)
 			ASSERT(to[j] == 0);
-		at += piece_room(p);
+		at += piece_space(p);
 		done += p->len;
 		to += p->len;
 	}

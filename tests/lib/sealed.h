@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Data of a chunk as it travels: cut at blocks, sums, compressed or not; and back. Not the client's
  * code: for tests of what lies below it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """System calls that are made twice: in a directory of a local file system and in one of Leat,
 there by any of several mounts. `Twin` is a process of one identity that makes them and tells both
 results; what they are compared by is its caller's business

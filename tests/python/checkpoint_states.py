@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random states for checkpoints, and whether two are equal: types, shapes, bytes, gradients."""
 import collections
 import math

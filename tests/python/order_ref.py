@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The order of samples, written from client/loader/ORDER.md alone: the second implementation."""
 import bisect
 import hashlib

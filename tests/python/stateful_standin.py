@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stands in for torchdata's StatefulDataLoader, which no distribution packages: not its code, but
 what its documentation says it does with a data set or sampler that has state_dict() and
 load_state_dict().

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """leat.webdataset, leat.tf, leat.dali and leat.horovod. TensorFlow, DALI and Horovod cannot be had
 as packages here: stand-ins below check what is given to them as the real ones document it. The
 samples themselves are compared with what tarfile reads."""
@@ -107,6 +108,15 @@ class WebDataset(Base):
         self.assertEqual(len(list(data.map(label_of).batched(30, partial=False))), 3)
         with self.assertRaisesRegex(KeyError, "has no jpg or jpeg, only __key__"):
             list(data.to_tuple("jpg;jpeg"))
+
+    def test_what_is_no_function_is_told_at_once(self):
+        data = leat.webdataset.dataset(self.src)
+        with self.assertRaisesRegex(TypeError, r"decode takes a function, not 'pil': "
+                                    r"wds\.DataPipeline\(data, wds\.decode\('pil'\)\)"):
+            data.decode("pil")
+        for method in (data.map, data.select, lambda f: data.map_dict(cls=f)):
+            with self.assertRaisesRegex(TypeError, "takes a function, not 7"):
+                method(7)
 
     def test_ranks_share_the_epoch(self):
         keys = []

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """The loader's disk cache beside LRU and the optimum, with several ranks, mixtures and processes.
 timeout: 300"""
 import os

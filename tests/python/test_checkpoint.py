@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """leat.checkpoint: what goes in comes out, damage and foreign files are told, a checkpoint is there
 whole or not at all. timeout: 300"""
 import collections

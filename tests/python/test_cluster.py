@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Loader and staging against real servers. timeout: 300
 waits: yes"""
 import ctypes
@@ -71,6 +72,19 @@ class Cluster(unittest.TestCase):
                               text=True,
                               stdout=subprocess.PIPE).stdout
 
+    def test_a_wrong_key(self):
+        with open(self.tmp + "/dev/conf") as f:
+            conf = f.read().replace(self.tmp + "/dev/key", self.tmp + "/wrong.key")
+        with open(self.tmp + "/wrong.conf", "w") as f:
+            f.write(conf)
+        with open(self.tmp + "/wrong.key", "w") as f:
+            f.write("ab" * 32 + "\n")
+        os.chmod(self.tmp + "/wrong.key", 0o600)
+        with self.assertRaises(PermissionError) as raised:
+            leat.FileSystem(self.tmp + "/wrong.conf")
+        for word in (self.tmp + "/wrong.conf", "mds = ", "wrong cluster key", "leat status"):
+            self.assertIn(word, str(raised.exception))
+
     def tool(self, *words, code=0):
         done = subprocess.run([BUILD + "/leat", *words], env=self.env, capture_output=True,
                               text=True, check=False)
@@ -136,6 +150,33 @@ class Cluster(unittest.TestCase):
         with leat.Dataset("leat:shards@v1") as ds:
             got, verified, _ = self.epoch(ds)
             self.assertEqual((ds.source, got, verified), ("server", want, True))
+
+    def test_a_path_on_a_mount_is_told_from_local_files(self):
+        os.symlink(self.mount + "/shards", self.tmp + "/link to it")
+        said = "the mount of Leat at " + self.mount
+        for what in (self.mount + "/shards", self.mount + "/shards/*.tar",
+                     self.mount + "/shards/train-00.tar", self.tmp + "/link to it"):
+            with leat.Dataset(what) as ds, leat.DataLoader(ds, 8) as loader:
+                loader.next()
+                self.assertEqual((ds.source, ds.mounts), ("local", [self.mount]), what)
+                self.assertIn("read from " + said, repr(ds))
+                text = loader.explain()
+                for words in ("from %s," % said, "the kernel reads from the servers",
+                              "leat:NAME@VERSION", "leat.stage_in"):
+                    self.assertIn(words, text)
+                self.assertNotIn("local files", text)
+                waited = dict(loader.metrics(), utilisation=0.1, stall_us={"local": 9_000_000})
+                text = leat._explain.explain(waited, ds.source, ds.mounts)
+                self.assertIn("Mostly for reading through %s " % said, text)
+                self.assertNotIn("disk", text)
+        with leat.Dataset(self.mount + "/shards") as far, leat.Dataset("leat:/shards") as past, \
+                leat.Dataset(self.tmp + "/local") as local, \
+                leat.Mixture([(far, 1), (local, 1)]) as mix:
+            for ds, mounts in ((past, []), (local, []), (mix, [self.mount])):
+                with leat.DataLoader(ds, 8) as loader:
+                    loader.next()
+                    self.assertEqual(ds.mounts, mounts)
+                    self.assertEqual(said in loader.explain(), bool(mounts))
 
     def test_a_copy_stands_for_its_source_where_that_is(self):
         to = self.to("elsewhere")

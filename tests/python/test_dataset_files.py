@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """A data set is what its files are: the format is told by bytes, not by names and never by one
 stray file; classes stay classes; what is left out is told. timeout: 60"""
 import bz2
@@ -504,7 +505,7 @@ class Files(unittest.TestCase):
         done = subprocess.run([LEAT, "dataset", "create", "d@v1", self.root, "--catalog",
                                os.path.dirname(self.root)], stderr=subprocess.PIPE, check=False)
         self.assertNotEqual(done.returncode, 0)
-        for word in (b"b.tar", b"checksum", b"mend it, or move it away"):
+        for word in (b"b.tar", b"checksum", b"repair it, or move it away"):
             self.assertIn(word, done.stderr)
         self.assertNotIn(b"servers", done.stderr)
 

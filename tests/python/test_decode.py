@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Decoders that C threads call: functions of a C library, and Python functions through ctypes.
 timeout: 300"""
 import ctypes

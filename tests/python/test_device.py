@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Batches on a device: with a driver that only pretends (tests/cuda), and torch's CUDA part, which
 is not in every build, stood in for by tensors of the host's memory. timeout: 120"""
 import ctypes

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Stopped after any batch and gone on from its state, each sample comes exactly once, or the state
 is refused with a sentence: under torch's DataLoader and under a stand-in for torchdata's
 StatefulDataLoader, with no workers and with several. timeout: 300"""

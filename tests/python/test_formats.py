@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Every format of data sets, written here by other code (NumPy, zipfile, struct after the formats'
 own descriptions), read by the loader: each sample once with the right bytes and types; damage is
 found and named, or skipped."""

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Batches on a real GPU, where there is one. timeout: 300"""
 import ctypes
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Rank and world under the launchers that people use. mpirun of Open MPI and MPICH really run where
 they are installed; Slurm's are in tests/integration/test_slurm.py; of the others the environment is
 what their documentation says, and the tests' names say so. timeout: 120"""
@@ -214,6 +215,22 @@ class Real(unittest.TestCase):
 
     def test_mpirun_of_mpich(self):
         self.mpirun("mpiexec.hydra", "PMI_RANK")
+
+    def test_torchrun_as_the_examples_say(self):
+        """The words of deploy/examples/README.md, with another program behind them."""
+        try:
+            import torch.distributed as dist
+        except ImportError:
+            self.skipTest("torch is not installed")
+        if not dist.is_available():
+            self.skipTest("torch has no torch.distributed")
+        with open(SRC + "/deploy/examples/README.md", encoding="utf-8") as f:
+            line, = (line.split() for line in f if line.startswith("    $py -m torch.distributed"))
+        words = line[1:line.index("deploy/examples/mnist.py")]
+        told = self.run_by(sys.executable, *words, "--no_python", OMP_NUM_THREADS="1")
+        self.assertEqual([t[:3] for t in told], [(r, 2, 2) for r in range(2)])
+        for r in range(2):
+            self.assertIn("rank %d of 2 (by RANK)" % r, told[r][3])
 
     def test_torch_distributed_where_it_is_initialised(self):
         try:

@@ -1,15 +1,18 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """The Python package over local directories and staged copies."""
 import gc
 import io
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
 import unittest
+import unittest.mock
 
 import numpy as np
 
@@ -106,6 +109,22 @@ class Shards(unittest.TestCase):
                 self.assertEqual([order[p] for p in range(SAMPLES)], want)
                 with leat.DataLoader(ds, 10, seed=11, epoch=4, order=mode) as loader:
                     self.assertEqual([i for b in loader for i in b.ids.tolist()], want)
+
+    def test_what_is_printed_is_short(self):
+        with leat.Dataset(self.src) as ds, leat.DataLoader(ds, 8, seed=3) as loader:
+            self.assertIn("%d steps an epoch" % len(loader), repr(loader))
+            self.assertIn("fields bin, cls", repr(loader))
+            self.assertIn(self.src, repr(loader))
+            batch = loader.next()
+            size = sum(map(len, batch["bin"]))
+            for text in (repr(batch), str(batch)):
+                self.assertIn("8 samples, epoch 0, step 0", text)
+                self.assertIn("'bin': %d bytes" % size, text)
+                self.assertLess(len(text), 200)
+            again = pickle.loads(pickle.dumps(batch))
+            self.assertIn("8 samples, epoch 0, step 0: 'bin', 'cls'", repr(again))
+            del batch
+        self.assertIn("closed", repr(loader))
 
     def test_state_and_resume(self):
         with leat.Dataset(self.src) as ds:
@@ -226,6 +245,13 @@ class Shards(unittest.TestCase):
                     self.assertEqual(list(batch), ["cls"])
                     self.assertEqual(batch["cls"], [s % 7 for s in batch.ids.tolist()])
 
+    def test_what_decode_is_not(self):
+        with leat.Dataset(self.src) as ds:
+            with self.assertRaisesRegex(TypeError, "decode is a dict .field: function.*'pil'"):
+                leat.DataLoader(ds, 10, decode="pil")
+            with self.assertRaisesRegex(TypeError, r"decode\['cls'\] is a function.*'int'"):
+                leat.DataLoader(ds, 10, decode={"cls": "int"})
+
     def test_an_error_in_decode_leaves_the_loader_usable(self):
         def broken(array):
             raise RuntimeError("decode")
@@ -256,6 +282,16 @@ class Shards(unittest.TestCase):
                     os._exit(0 if "forked" in str(error) else 2)
             self.assertEqual(os.waitpid(pid, 0)[1], 0)
             self.check(batch)
+
+    def test_a_framework_is_known_and_there_or_told_at_once(self):
+        with leat.Dataset(self.src) as ds:
+            for opened in (leat.Dataset, lambda _, **o: leat.DataLoader(ds, 8, **o),
+                           lambda _, **o: leat.Mixture([(ds, 1)], **o)):
+                with self.assertRaisesRegex(ValueError, "numpy.*'tourch'"):
+                    opened(self.src, framework="tourch")
+                with unittest.mock.patch.dict(sys.modules, torch=None), \
+                        self.assertRaisesRegex(ImportError, "torch"):
+                    opened(self.src, framework="torch")
 
     @unittest.skipIf(torch is None, "torch is not installed")
     def test_torch_tensors_without_a_copy(self):
@@ -289,7 +325,10 @@ class Package(unittest.TestCase):
     def test_pip_install_without_network(self):
         with tempfile.TemporaryDirectory() as tmp:
             copy = tmp + "/src"
-            subprocess.run(["cp", "-r", SRC + "/client/python", copy], check=True)
+            # Not what an earlier build may have left there.
+            shutil.copytree(SRC + "/client/python", copy, ignore=shutil.ignore_patterns(
+                "build", "*.egg-info", "__pycache__"))
+            before = sorted((d, sorted(files)) for d, _, files in os.walk(copy))
             done = subprocess.run([sys.executable, "-m", "pip", "install", "--no-index",
                                    "--no-deps", "--quiet",
                                    "--no-build-isolation", "--target", tmp + "/site", copy],
@@ -300,6 +339,8 @@ class Package(unittest.TestCase):
             if "No module named pip" in done.stderr:
                 self.skipTest("pip is not installed")
             self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(sorted((d, sorted(files)) for d, _, files in os.walk(copy)), before,
+                             "pip has left something in the source tree")
             for name in ("py.typed", "libleat.so"):
                 self.assertTrue(os.path.exists(tmp + "/site/leat/" + name), name)
             code = ("import leat, leat.checkpoint, leat.webdataset, leat.dali, leat.tf;"

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Weighted mixtures of data sets: the order of the specification, the right bytes, resuming.
 timeout: 300"""
 import json

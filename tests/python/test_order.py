@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """The frozen vectors, checked by the independent implementation."""
 import os
 import unittest

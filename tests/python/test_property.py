@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Exactly once, whatever happens: random modes, worlds and worker processes over a large data set,
 killed at random steps and resumed with another world; the order is the specification's.
 timeout: 1800"""

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """What training programs do to a loader: hold batches, be slow, fork, fail, be interrupted, end at
 any time, open and close for ever. No hang, no leak, a clear error. timeout: 3600"""
 import gc
@@ -151,6 +152,24 @@ class Robust(unittest.TestCase):
         self.assertIn("2 batches had errors, 3 samples were skipped",
                       leat._explain.explain(dict(metrics, stall_us=stalls, errors=2, skipped=3),
                                             "copy"))
+
+    def test_the_mount_that_a_path_lies_on(self):
+        path, device = os.path.realpath(self.src), os.stat(self.src).st_dev
+        number = "%d:%d" % (os.major(device), os.minor(device))
+        table, line = self.src + "/../mountinfo", "36 35 %s / %s rw,noatime shared:1 - %s leat rw\n"
+        for lines, want in (
+                ([(number, "/", "fuse.leat")], "/"), ([(number, "/", "ext4")], None),
+                ([(number, "/", "fuse.leather")], None), ([("0:9999", "/", "fuse.leat")], None),
+                ([(number, "/", "fuse.leat"), (number, path, "fuse.leat"),
+                  (number, path + "x", "fuse.leat")], path),
+                ([(number, "/a\\040b\\134", "fuse.leat")], "/a b\\"), ([], None)):
+            with open(table, "w", encoding="ascii") as f:
+                f.write("".join(line % one for one in lines) + "garbage\n\n")
+            self.assertEqual(leat._explain.mount_of(path, table), want, lines)
+        self.assertIsNone(leat._explain.mount_of(path + "/none", table))
+        self.assertIsNone(leat._explain.mount_of(path, table + ".none"))
+        with leat.Dataset(self.src) as ds:
+            self.assertEqual(ds.mounts, [])
 
     def test_batches_given_back_by_other_threads(self):
         with leat.Dataset(self.src) as ds, leat.DataLoader(ds, 5, depth=8) as loader:

@@ -1,10 +1,12 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """The package under torch.utils.data.DataLoader, as torch ships it: with no worker processes and
 with several, forked and spawned. timeout: 300"""
 import copy
 import json
 import os
 import pickle
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -191,6 +193,24 @@ class Torch(unittest.TestCase):
             ds.close()
             with self.assertRaises(ValueError):
                 ds[0]
+
+    def test_what_was_imported_before_decides_nothing(self):
+        code = ("def kinds(ds, **more):\n"
+                "    with leat.DataLoader(ds, 4, **more) as loader:\n"
+                "        batch = loader.next()\n"
+                "        return [type(s).__module__ for s in (batch['bin'][0], ds[0]['bin'],\n"
+                "                ds[[0, 1]]['bin'][1], batch.stack('cls'))]\n"
+                "with leat.Dataset(sys.argv[1]) as ds, leat.Dataset(\n"
+                "        sys.argv[1], framework='torch') as other, leat.Mixture(\n"
+                "        [(ds, 1)], framework=None) as mix:\n"
+                "    sampled = next(iter(leat.IterableDataset(ds, 4)))['bin']\n"
+                "    print(kinds(ds), kinds(ds, framework=None), kinds(mix),\n"
+                "          kinds(other, framework='torch'), type(sampled).__module__)\n")
+        said = {subprocess.run([sys.executable, "-c", imports + code, self.tmp.name], check=True,
+                               stdout=subprocess.PIPE).stdout.decode() for imports in (
+            "import sys, torch, leat\n", "import sys, leat\n")}
+        self.assertEqual(said, {"%s %s %s %s torch\n" % (
+            ["numpy"] * 4, ["numpy"] * 4, ["numpy"] * 4, ["torch"] * 4)})
 
     def test_tensors_share_the_slot(self):
         with leat.DataLoader(self.ds, G, seed=3, framework="torch") as loader:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the guests' parts are kept between runs, and Debian packages unpacked there.
 
 Nothing is installed on the host: packages are downloaded by apt with the host's own sources and

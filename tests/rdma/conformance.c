@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The transport suite of tests/unit/common/rpc over real verbs; runs where RDMA_IP is the address
  * of a device.
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/rpc/verbs/transport_verbs.h"
 #include "tests/unit/common/rpc/suite.h"
 
 /* Soft RDMA in a guest, on a machine that does other things too. */

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The guest that needs no kernel build: QEMU with Debian's stock kernel, on an emulated processor.
 It starts in about ten seconds and is slow, but its threads run side by side.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """In the guest: ports of devices go down and come back under load.
 
 A cluster by `transport = auto` on two rails; I/O with verification runs all the time. Then, each

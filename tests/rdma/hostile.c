@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Attacks over real verbs. A server runs in a process of its own, beside it a well-behaved client
  * that never stops asking and checking; here sit the attackers. After each attack: the attacker's
@@ -22,6 +23,7 @@
 
 #include "common/base/log.h"
 #include "common/rpc/auth.h"
+#include "common/rpc/verbs/transport_verbs.h"
 #include "tests/rdma/raw.h"
 #include "tests/unit/common/rpc/suite.h"
 

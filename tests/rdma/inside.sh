@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs in the guest, as process 1, when its root is there (uml-init.sh, emulated.py): the rest of
 # the mounts, the network, the soft RDMA devices, then the command; then the guest is switched off.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """In the guest: clients come, go and are killed, a server is killed and started again; in the end
 servers, mount and kernel hold as many queue pairs, completion queues and memory regions as before.
 

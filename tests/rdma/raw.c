@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/rdma/raw.h"
 
 #include <arpa/inet.h>
@@ -9,7 +10,9 @@
 #include <time.h>
 
 #include "common/base/assert.h"
-#include "common/rpc/verbs_impl.h"
+#include "common/rpc/verbs/verbs_loop.h"
+#include "common/rpc/verbs/verbs_link.h"
+#include "common/rpc/verbs/verbs_send.h"
 
 #define MEMORY_SIZE (128u << 10)
 #define SENDS       256u
@@ -272,7 +275,7 @@ static void post_on(struct verbs_link *k, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad;
 
-	verbs_flush(k->hub);
+	verbs_flush(k->vl);
 	if (k->qp != NULL)
 		(void)ibv_post_send(k->qp, wr, &bad);
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Verbs without manners, for hostile.c: a queue pair of one's own, made by rdma_cm with blocking
  * calls, which can send whatever it likes; and the same with the queue pair of a link that
@@ -9,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/rpc/transport.h"
+#include "common/rpc/transport/transport.h"
 
 /* As transport_verbs.c and verbs_impl.h have them; written again so that a change there is noticed
  * here. Little-endian machines only, as verbs in general. */

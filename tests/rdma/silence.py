@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """In the guest, two hosts: the servers' cable is out for some seconds, several times, under a
 program that writes. Nobody tells the mount that its peer has lost every connection; it has to
 notice by itself, go on over tcp, and move back. No operation fails.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which tests run in the guest: the table of the suite `rdma`, for tests/run."""
 import glob
 import os

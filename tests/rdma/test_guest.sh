@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The test bed itself: exit statuses, what the command sees, what stays, what is left behind.
 # timeout: 600
 set -u

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # A build without rdma-core, as `make` makes it where that is not installed: passes its tests over
 # TCP, links nothing of RDMA, and says what it lacks. Runs on the host; needs no guest.
 # timeout: 900

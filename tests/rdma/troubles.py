@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """In the guest: what is said where RDMA is not set up right, and what happens then.
 
 Each trouble once with `transport = auto`, where everything works over TCP and the log says why, and

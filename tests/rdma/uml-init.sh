@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Process 1 of the User Mode Linux guest. Its root is the host's, read-only through hostfs; a tmpfs
 # is laid over it, so that the command may write anywhere and the host sees none of it. Then
 # inside.sh goes on in that root. The kernel's command line says where the control folder is.

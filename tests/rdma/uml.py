@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The quick guest: User Mode Linux, a kernel that is a process of the host. It starts in about a
 second. Threads of one guest process never run at the same time, however many processors it has.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* See admin.h. */
 #include "tests/sim/admin.h"
 

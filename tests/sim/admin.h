@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An administrator in the simulated cluster, while faults are on: drains targets and takes that
  * back, and asks for a rebalance. So members of chains move, in all states of everything else.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Building, breaking and healing the simulated cluster. See cluster.h. */
 #include "tests/sim/cluster.h"
 
@@ -7,6 +8,12 @@
 
 #include "common/base/log.h"
 #include "common/kv/kv.h"
+#include "common/kv/kv_sim.h"
+#include "common/rpc/transport/transport_sim.h"
+#include "mds/check.h"
+#include "mds/format.h"
+#include "ossd/check.h"
+#include "ossd/format.h"
 #include "tests/sim/admin.h"
 #include "tests/sim/damage.h"
 #include "tests/sim/peek.h"
@@ -307,7 +314,7 @@ static void restart_node(void *arg)
 	struct cluster *c = n->cluster;
 
 	/* When faults have ended, cluster_heal has started it. */
-	if ((c->faults_on || c->back_by_itself) && !c->failed && !n->want_up)
+	if ((c->faults_on || c->back_by_itself) && !c->failed && !n->want_up && !n->gone)
 		node_start(n);
 }
 
@@ -526,6 +533,17 @@ static void draw_late_fault(struct cluster *c)
 	}
 }
 
+/* The metadata server mostly: what is being given up has to outlive it. */
+static void draw_lose_fault(struct cluster *c)
+{
+	struct node *n = &c->ossd[sim_random_below(c->sim, N_OSSD)];
+
+	if (sim_random_below(c->sim, 3) > 0)
+		cluster_crash_for(&c->mds, 1 + sim_random_below(c->sim, 600000));
+	else if (c->plan.crash_servers)
+		cluster_crash_for(n, 1 + sim_random_below(c->sim, 1500000));
+}
+
 static void draw_any_fault(struct cluster *c)
 {
 	uint64_t kind = sim_random_below(c->sim, 10);
@@ -540,14 +558,31 @@ static void draw_any_fault(struct cluster *c)
 		draw_rare_fault(c);
 }
 
+static void set_clock(struct cluster *c, struct node *n)
+{
+	static const int64_t s[] = {0, 1, 3600, 10 * 86400, 11 * 365 * 86400};
+	int64_t ahead_us = s[sim_random_below(c->sim, ARRAY_SIZE(s))] * 1000000;
+
+	sim_proc_set_wall(n->proc, sim_random_below(c->sim, 2) ? ahead_us : -ahead_us);
+}
+
+static void draw_clock(struct cluster *c)
+{
+	if (c->plan.clocks && sim_random_below(c->sim, 3) == 0)
+		set_clock(c, node_at(c, sim_random_below(c->sim, N_OSSD + 1 + c->plan.n_clients)));
+}
+
 static void draw_fault(void *arg)
 {
 	struct cluster *c = arg;
 
 	if (!c->faults_on || c->failed)
 		return;
+	draw_clock(c);
 	if (c->damage != NULL && damage_draw(c->damage))
 		;
+	else if (c->plan.lose)
+		draw_lose_fault(c);
 	else if (c->plan.names)
 		draw_names_fault(c);
 	else if (c->plan.late)

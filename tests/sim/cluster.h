@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A whole Leat cluster in one process: the shipped mds, ossd and client code over the simulator.
  * One metadata server, N_OSSD object servers and a few clients; a fault plan crashes and
@@ -9,8 +10,8 @@
 #include <stdio.h>
 
 #include "client/ll.h"
-#include "common/rpc/transport.h"
-#include "common/rt/sim.h"
+#include "common/rpc/transport/transport.h"
+#include "common/rt/sim/sim.h"
 #include "mds/server.h"
 #include "ossd/server.h"
 
@@ -29,14 +30,18 @@ struct plan {
 	bool damage;       /* disks damage what they hold, see damage.h */
 	bool damaged;      /* with damage: no other fault, and requests always meet it first */
 	bool contended;    /* all clients at a few cells of one file, all the time; see shared.h */
-	bool cuts;         /* with contended: at files that are made shorter and longer; cuts.h */
+	bool cuts;         /* with contended: at files that are made shorter and longer;
+	                             * cuts.h */
 	bool logs;         /* with cuts: every second time at the log; logs.h */
+	bool seeks;        /* with cuts: a third of the operations ask for data (SEEK_DATA) */
 	bool late;         /* with contended: in one copy, by writes that are durable later, and
 			    * who wrote is cut off from a server that crashes; see shared.h */
 	bool names;        /* with contended: at a few names, and faults meet the metadata server */
+	bool lose;         /* targets are given up as lost; see lose.h */
 	uint32_t log_max;  /* resync_log_max, 0: as it is by default */
 	bool late_copies;  /* many frames come twice, the second time much later */
 	bool few_kept;     /* clients remember only a few inodes and names that are not in use */
+	bool clocks;       /* wall clocks are wrong, and jump */
 	bool verbose;
 };
 
@@ -50,6 +55,7 @@ struct counters {
 	uint64_t lost;      /* syncs that said that data was lost */
 	uint64_t undecided; /* histories of names that the search gave up on */
 	uint64_t withdrawn; /* changes of names: their programs were killed, they were not made */
+	uint64_t given_up, lost_cells; /* see lose.h: times that it was asked, reads that said so */
 	uint64_t events, virtual_ms;
 };
 
@@ -59,6 +65,7 @@ struct node {
 	struct loop *loop;
 	char name[16], dir[24], addr[24];
 	bool formatted, want_up, running;
+	bool gone; /* its machine is: nobody starts it but who has put it away */
 	struct mds *mds;
 	struct ossd *ossd;
 	struct kv *kv; /* while it runs */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* See cuts.h. */
 #include "tests/sim/cuts.h"
 
@@ -373,7 +374,7 @@ static void read_cells(struct deed *d, uint8_t *buf)
 	for (uint32_t i = 0; i < d->n; i++)
 		parts[i] = (struct ll_part){*file_of(d), buf + (size_t)i * STRIDE,
 					    (uint64_t)(d->first + i) * STRIDE, CELL, 0, NULL};
-	ll_pread_many(d->sc->client, parts, d->n);
+	ll_pread_batch(d->sc->client, parts, d->n);
 	for (uint32_t i = 0; i < d->n && !d->s->c->failed; i++) {
 		struct deed one = *d;
 
@@ -418,6 +419,29 @@ static void look(struct deed *d)
 		cluster_fail(d->s->c, "cut%u ends at %llu", d->file, (unsigned long long)a.size);
 	for (uint32_t i = 0; i < CELLS; i++)
 		end(d, i, cell_end(i) <= a.size);
+}
+
+/* Of the cells that lie in the hole before the data it was told that nothing is written there;
+ * whether the file has them is not known then. */
+static void seek_data(struct deed *d)
+{
+	uint32_t cell = (uint32_t)rnd(d->s, CELLS);
+	uint64_t off = (uint64_t)cell * STRIDE;
+	int64_t at;
+
+	begin(d, cell, CELLS - cell, CELL_READ);
+	tell(d, "seeks data in", off, 0);
+	at = ll_seek(*file_of(d), off, SEEK_DATA);
+	if (at < 0 && at != -LE_NXIO) {
+		expect(d->s, "seek", at, 0);
+		return;
+	}
+	tell(d, "is told of data in", at < 0 ? UINT64_MAX : (uint64_t)at, 0);
+	if (at >= 0 && (uint64_t)at < off)
+		cluster_fail(d->s->c, "data of cut%u at %lld, asked from %llu on", d->file,
+			     (long long)at, (unsigned long long)off);
+	for (; cell < CELLS && (at < 0 || cell_end(cell) <= (uint64_t)at); cell++)
+		end(d, cell, CELL_EMPTY);
 }
 
 /* ---- changing ---- */
@@ -501,7 +525,9 @@ static void act(struct deed *d)
 	open_file(d);
 	if (s->c->failed)
 		return;
-	if (kind < 8)
+	if (s->c->plan.seeks && rnd(s, 3) == 0)
+		seek_data(d);
+	else if (kind < 8)
 		read_file(d);
 	else if (kind < 10)
 		look(d);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Files that all clients read, write, make shorter and longer at once, with every begin and end
  * recorded, so that linear.h can say whether it was possible: no zeros where at no moment of a read

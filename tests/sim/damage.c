@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* See damage.h. */
 #include "tests/sim/damage.h"
 
@@ -7,8 +8,8 @@
 #include "common/base/log.h"
 #include "common/kv/kv.h"
 #include "common/rt/loop.h"
+#include "ossd/chunk/chunk_inventory.h"
 #include "ossd/chunk/chunk_record.h"
-#include "ossd/chunk/ledger.h"
 #include "tests/sim/peek.h"
 
 #define CALL_MS    1000u
@@ -252,7 +253,7 @@ static void spoil_record(struct damage *d, struct kv_batch *b, const struct row 
 /* May it have a version that was not committed everywhere? Perhaps nobody else has it then. */
 static bool may_be_pending(const struct rows *rows, const uint8_t *key)
 {
-	uint8_t row[CHUNK_ROW_SIZE];
+	uint8_t row[CHUNK_KEY_SIZE];
 	struct kv_value v;
 	int rc;
 
@@ -269,7 +270,7 @@ static void lose_row(struct rows *rows, const uint8_t *key, const struct chunk_k
 		     uint64_t version)
 {
 	bool name = !rows->vanish && (rows->d->unnamed || rnd(rows->d, 4) == 0);
-	uint8_t row[CHUNK_ROW_SIZE];
+	uint8_t row[CHUNK_KEY_SIZE];
 
 	log_debug("damage: %s loses chunk %u/%llu/%u/%llu version %llu%s", rows->node->name,
 		  k->chain, (unsigned long long)k->ino.v, k->gen, (unsigned long long)k->idx,
@@ -294,7 +295,7 @@ static int damage_row(void *arg, const void *key, size_t key_len, const void *va
 	struct chunk_key k;
 	struct row *r;
 
-	TRY(chunk_row_decode(ROW_CHUNK, key, key_len, &k));
+	TRY(chunk_key_decode(ROW_CHUNK, key, key_len, &k));
 	if (chunk_record_is_lost(&k, value, len))
 		return 0;
 	TRY(chunk_record_summary(&k, value, len, &info));
@@ -329,14 +330,14 @@ static int damage_row(void *arg, const void *key, size_t key_len, const void *va
 }
 
 /* The server takes what it finds for all there was. */
-static void forget_ledger(struct kv_batch *b)
+static void forget_inventory(struct kv_batch *b)
 {
-	static const uint8_t begin = ROW_LEDGER, end = ROW_LEDGER + 1;
+	static const uint8_t begin = ROW_INVENTORY, end = ROW_INVENTORY + 1;
 	static const uint8_t names = ROW_NAME, names_end = ROW_NAME + 1;
 
 	kv_batch_delete_range(b, &begin, 1, &end, 1);
 	kv_batch_delete_range(b, &names, 1, &names_end, 1);
-	kv_batch_delete(b, LEDGER_BEGAN_KEY, LEDGER_BEGAN_KEY_SIZE);
+	kv_batch_delete(b, INVENTORY_BEGAN_KEY, INVENTORY_BEGAN_KEY_SIZE);
 }
 
 static int damage_disk(struct damage *d, struct env *env)
@@ -352,7 +353,7 @@ static int damage_disk(struct damage *d, struct env *env)
 	int rc;
 
 	if (rows.batch != NULL && d->unseen)
-		forget_ledger(rows.batch);
+		forget_inventory(rows.batch);
 	if (rows.batch == NULL)
 		return -LE_NOMEM;
 	snprintf(path, sizeof(path), "%s/index", bad_node(d)->dir);

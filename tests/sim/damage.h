@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Disks that damage what they hold, one at a time: when every chain is whole and nothing is cut,
  * one object server goes down, and before it is started again blocks of its data file have flipped

@@ -1,14 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/sim/fanout.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/stage/peers.h"
+#include "client/stage/fetch/peers.h"
+#include "client/stage/job/job.h"
 #include "common/base/checksum.h"
 #include "common/base/log.h"
 #include "common/rt/loop.h"
-#include "common/rt/sim.h"
+#include "common/rt/sim/sim.h"
 #include "tests/sim/fanout_disk.h"
 
 #define JOB_SLOTS     32u

@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Staging by many nodes, simulated: the shipped code that decides who asks whom for which chunk
- * (client/stage: peers, spread, fetch and its part files, throttle) on every one of up to some
+ * (client/stage: peers, spread, fetch and its part files) on every one of up to some
  * thousand nodes, in virtual time. Below it a model: links and servers with a rate, one queue each;
  * disks that hold what is written; nodes that die, lie, or are slow.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The disk of a simulated node that stages: it knows what each chunk should be, so that a thousand
  * copies fit into memory. Every file of the data set is one chunk. */
 #ifndef LEAT_TESTS_SIM_FANOUT_DISK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What leat-sim shows of staging by many nodes, and the command for other numbers. */
 #include <getopt.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* See linear.h. */
 #include "tests/sim/linear.h"
 
@@ -10,12 +11,12 @@
 
 #define STEPS_MAX 20000000u
 
-static void *grow(void *list, size_t n, size_t *room, size_t size)
+static void *grow(void *list, size_t n, size_t *space, size_t size)
 {
-	if (n < *room)
+	if (n < *space)
 		return list;
-	*room = *room != 0 ? *room * 2 : 256;
-	list = realloc(list, *room * size);
+	*space = *space != 0 ? *space * 2 : 256;
+	list = realloc(list, *space * size);
 	ASSERT(list != NULL);
 	return list;
 }
@@ -25,7 +26,7 @@ static void *grow(void *list, size_t n, size_t *room, size_t size)
 size_t reg_begin(struct reg_history *h, uint32_t reg, uint32_t client, uint64_t write_value,
 		 uint64_t at)
 {
-	h->ops = grow(h->ops, h->n, &h->room, sizeof(*h->ops));
+	h->ops = grow(h->ops, h->n, &h->space, sizeof(*h->ops));
 	h->ops[h->n] = (struct reg_op){
 		.reg = reg,
 		.client = client,
@@ -212,7 +213,7 @@ bool reg_check(struct reg_history *h, char why[LINEAR_WHY_SIZE])
 
 size_t name_begin(struct name_history *h, const struct name_op *op, uint64_t at)
 {
-	h->ops = grow(h->ops, h->n, &h->room, sizeof(*h->ops));
+	h->ops = grow(h->ops, h->n, &h->space, sizeof(*h->ops));
 	h->ops[h->n] = *op;
 	h->ops[h->n].begin = at;
 	h->ops[h->n].end = LINEAR_NEVER;
@@ -406,27 +407,27 @@ static void unlift(struct search *s, struct event *e)
 	s->set[1] ^= op_hash(e->op, 1);
 }
 
-static void seen_put(struct seen *table, size_t room, const struct seen *k)
+static void seen_put(struct seen *table, size_t space, const struct seen *k)
 {
-	size_t i = k->key[0] & (room - 1);
+	size_t i = k->key[0] & (space - 1);
 
 	while (table[i].key[0] != 0 || table[i].key[1] != 0)
-		i = (i + 1) & (room - 1);
+		i = (i + 1) & (space - 1);
 	table[i] = *k;
 }
 
 static void seen_grow(struct search *s)
 {
-	size_t room = s->seen_room != 0 ? s->seen_room * 2 : 1024;
-	struct seen *table = calloc(room, sizeof(*table));
+	size_t space = s->seen_room != 0 ? s->seen_room * 2 : 1024;
+	struct seen *table = calloc(space, sizeof(*table));
 
 	ASSERT(table != NULL);
 	for (size_t i = 0; i < s->seen_room; i++)
 		if (s->seen[i].key[0] != 0 || s->seen[i].key[1] != 0)
-			seen_put(table, room, &s->seen[i]);
+			seen_put(table, space, &s->seen[i]);
 	free(s->seen);
 	s->seen = table;
-	s->seen_room = room;
+	s->seen_room = space;
 }
 
 /* The same operations in another order, leading to the same state, have been tried already. */
@@ -571,7 +572,7 @@ enum names_verdict name_check(const struct name_history *h, char why[LINEAR_WHY_
 
 size_t cell_begin(struct cell_history *h, const struct cell_op *op, uint64_t at)
 {
-	h->ops = grow(h->ops, h->n, &h->room, sizeof(*h->ops));
+	h->ops = grow(h->ops, h->n, &h->space, sizeof(*h->ops));
 	h->ops[h->n] = *op;
 	h->ops[h->n].begin = at;
 	h->ops[h->n].end = LINEAR_NEVER;
@@ -643,7 +644,8 @@ static bool step_cell(const void *vop, uint64_t now, const struct state *from, s
 		to->tag[0] = op->value;
 		return true;
 	case CELL_READ:
-		return op->value == from->tag[0];
+		return op->value == from->tag[0] ||
+		       (op->value == CELL_EMPTY && (absent || from->tag[0] == 0));
 	case CELL_LOOK:
 		return (op->value != 0) != absent;
 	case CELL_CUT:

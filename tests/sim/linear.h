@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Was what the clients saw possible? Checkers for histories of operations that overlap in time.
  *
@@ -32,7 +33,7 @@ struct reg_op {
 
 struct reg_history {
 	struct reg_op *ops;
-	size_t n, room;
+	size_t n, space;
 };
 
 /* The operation's number; reads that never end tell nothing. */
@@ -71,7 +72,7 @@ struct name_op {
 
 struct name_history {
 	struct name_op *ops;
-	size_t n, room;
+	size_t n, space;
 };
 
 size_t name_begin(struct name_history *h, const struct name_op *op, uint64_t at);
@@ -94,13 +95,14 @@ void name_free(struct name_history *h);
  */
 enum cell_kind {
 	CELL_WRITE,  /* value */
-	CELL_READ,   /* value, 0: zeros, CELL_ABSENT: the file ended before */
+	CELL_READ,   /* value, 0: zeros, CELL_ABSENT: the file ended before; CELL_EMPTY: either */
 	CELL_LOOK,   /* value: whether the file is said to have it */
 	CELL_CUT,    /* the file ends before */
 	CELL_EXTEND, /* it ends behind: zeros, if it was absent; value: by a write behind it */
 	CELL_STAYS,  /* of the checker itself */
 };
 #define CELL_ABSENT UINT32_MAX
+#define CELL_EMPTY  (UINT32_MAX - 1)
 
 struct cell_op {
 	enum cell_kind kind;
@@ -112,7 +114,7 @@ struct cell_op {
 
 struct cell_history {
 	struct cell_op *ops;
-	size_t n, room;
+	size_t n, space;
 };
 
 size_t cell_begin(struct cell_history *h, const struct cell_op *op, uint64_t at);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The checkers of linear.c refuse what is impossible and nothing else: classic wrong histories by
  * hand, and random small ones compared with trying every order.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tests of the checkers themselves, run by name like the others: 0 is good. */
 #ifndef LEAT_TESTS_SIM_LINEAR_TEST_H
 #define LEAT_TESTS_SIM_LINEAR_TEST_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* See logs.h. */
 #include "tests/sim/logs.h"
 

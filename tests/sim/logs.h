@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A file that all clients append to and empty at once, as programs and logrotate do with a log. In
  * the end every record that was appended behind the last cut is there, once, none that was there

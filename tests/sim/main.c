@@ -1,11 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * leat-sim: the whole cluster, simulated, from seeds.
  *
  *   leat-sim --list                     names of the tests
  *   leat-sim NAME                       one test
  *   leat-sim run [--seed N | --seeds A..B [--step N]] [--ops N] [--clients N]
- *                [--replicas N | --contended | --names | --cuts | --logs | --damaged] [--refuse]
- *                [--plant BUG] [--jobs N] [-v]
+ *                [--replicas N | --contended | --names | --cuts | --logs | --seeks | --damaged |
+ *                 --lose]
+ *                [--refuse] [--plant BUG] [--jobs N] [-v]
  *   leat-sim fanout [--nodes N] [--chunks N] ...   staging by many nodes, a line of CSV: fanout.h
  *
  * Each seed runs in a process of its own: a crash in the simulator leaves its memory behind. A
@@ -21,19 +23,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/base/fault.h"
 #include "common/base/log.h"
-#include "common/base/moves.h"
+#include "common/base/planted_bug.h"
+#include "common/base/state_machine.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/fanout.h"
 #include "tests/sim/linear_test.h"
+#include "tests/sim/lose.h"
 #include "tests/sim/sums.h"
 #include "tests/sim/workload.h"
 
 struct batch {
 	uint64_t first, last, step;
 	uint32_t n_ops, n_clients, jobs, replicas;
-	bool verbose, stop_at_failure, contended, names, cuts, damaged, refuse, logs, late;
+	bool verbose, stop_at_failure, contended, names, cuts, damaged, refuse, logs,
+		seeks, late;
+	bool lose;
 	const char *plant;
 };
 
@@ -43,15 +48,15 @@ struct batch {
 /* In shared memory: what the children found. */
 struct totals {
 	_Atomic uint64_t runs, failures, first_failure;
-	_Atomic uint64_t fenced, undecided, withdrawn, lost;
+	_Atomic uint64_t fenced, undecided, withdrawn, lost, given_up, lost_cells;
 	_Atomic uint64_t ops, shared_ops, server_crashes, power_cuts, client_crashes, partitions,
 		isolations, damages, losses, vanished, scrubs, repaired, differing, events,
 		virtual_ms;
-	_Atomic uint64_t moves[MOVES_MAX]; /* in the order of move_tables_each */
+	_Atomic uint64_t moves[MOVES_MAX]; /* in the order of state_machines_each */
 	char message[512];
 };
 
-/* ---- which moves of the tables of phases (common/base/moves.h) were made ---- */
+/* ---- which moves of the tables of phases (common/base/state_machine.h) were made ---- */
 
 struct coverage {
 	struct totals *totals;
@@ -61,21 +66,21 @@ struct coverage {
 
 /* More changes than the log holds, within the milliseconds in which it is read: contended seeds
  * make that, some in a hundred. */
-static bool is_rare(const struct move_table *t, int from, int to)
+static bool is_rare(const struct state_machine *t, int from, int to)
 {
 	return strcmp(t->name, "resync") == 0 && strcmp(t->states[from], "logged") == 0 &&
 	       strcmp(t->states[to], "full") == 0;
 }
 
-static void add_move(void *arg, const struct move_table *t, int from, int to)
+static void add_move(void *arg, const struct state_machine *t, int from, int to)
 {
 	struct coverage *v = arg;
 
 	if (v->n < MOVES_MAX)
-		v->totals->moves[v->n++] += move_taken(t, from, to);
+		v->totals->moves[v->n++] += state_machine_taken(t, from, to);
 }
 
-static void count_move(void *arg, const struct move_table *t, int from, int to)
+static void count_move(void *arg, const struct state_machine *t, int from, int to)
 {
 	struct coverage *v = arg;
 	size_t len = strlen(v->never);
@@ -96,7 +101,7 @@ static uint32_t print_moves(struct totals *t, uint32_t *ret_rare)
 {
 	struct coverage v = {.totals = t};
 
-	move_tables_each(count_move, &v);
+	state_machines_each(count_move, &v);
 	printf("moves: %u of %u taken; never:%s\n", v.n_taken, v.n, v.never[0] ? v.never : " none");
 	*ret_rare = v.n_rare;
 	return v.n - v.n_taken - v.n_rare;
@@ -120,6 +125,7 @@ static struct plan plan_of(uint64_t seed, const struct batch *b)
 		.names = b->names,
 		.cuts = b->cuts,
 		.logs = b->logs,
+		.seeks = b->seeks,
 		.late = b->late,
 		.damage = copies && !b->contended && seed % 5 < 2,
 		.move_members = copies && seed % 8 < 3,
@@ -127,6 +133,7 @@ static struct plan plan_of(uint64_t seed, const struct batch *b)
 		.slow_disks = b->late ? seed % 4 != 0 : copies && seed % 11 < 3,
 		.refuse = copies && (b->refuse || seed % 16 == 7),
 		.few_kept = seed % 10 >= 6,
+		.clocks = seed % 13 < 2,
 		.verbose = b->verbose,
 	};
 
@@ -138,6 +145,15 @@ static struct plan plan_of(uint64_t seed, const struct batch *b)
 				     .replicas = b->replicas,
 				     .damage = true,
 				     .damaged = true,
+				     .verbose = b->verbose};
+	if (b->lose)
+		plan = (struct plan){.seed = seed,
+				     .n_clients = b->n_clients,
+				     .n_ops = b->n_ops,
+				     .replicas = b->replicas,
+				     .crash_servers = seed % 4 != 0,
+				     .damage_frames = seed % 5 == 0,
+				     .lose = true,
 				     .verbose = b->verbose};
 	/* Alone: what it knows is not recalled, and only it can make it wrong. */
 	if (b->names && seed % 4 == 2)
@@ -152,6 +168,10 @@ static void run_plan(struct cluster *c, const struct plan *plan)
 {
 	if (cluster_start(c, plan) < 0)
 		return;
+	if (plan->lose) {
+		lose_run(c);
+		return;
+	}
 	workload_now = workload_create(c);
 	for (uint32_t i = 0; i < plan->n_clients; i++)
 		cluster_start_client(c, i);
@@ -171,7 +191,7 @@ static void run_plan(struct cluster *c, const struct plan *plan)
 
 static void count(struct totals *t, const struct counters *n)
 {
-	move_tables_each(add_move, &(struct coverage){.totals = t});
+	state_machines_each(add_move, &(struct coverage){.totals = t});
 	t->runs++;
 	t->ops += n->ops;
 	t->shared_ops += n->shared_ops;
@@ -189,6 +209,8 @@ static void count(struct totals *t, const struct counters *n)
 	t->undecided += n->undecided;
 	t->withdrawn += n->withdrawn;
 	t->lost += n->lost;
+	t->given_up += n->given_up;
+	t->lost_cells += n->lost_cells;
 	t->partitions += n->partitions;
 	t->events += n->events;
 	t->virtual_ms += n->virtual_ms;
@@ -211,12 +233,12 @@ static void run_seed(uint64_t seed, const struct batch *b, struct totals *t)
 	struct plan plan = plan_of(seed, b);
 	static struct cluster c;
 
-	/* What is damaged is told, each time. */
-	if (plan.damage && getenv("LEAT_SIM_LOG") == NULL)
+	/* What is damaged is told, each time; and who was given up and is refused. */
+	if ((plan.damage || plan.lose) && getenv("LEAT_SIM_LOG") == NULL)
 		log_set_level((enum log_level) - 1);
-	if (plan.refuse && !fault_plant("chain_refuse"))
+	if (plan.refuse && !planted_bug_enable("chain_refuse"))
 		_exit(2);
-	if (plan.damaged && !fault_plant("oss_few_cells"))
+	if (plan.damaged && !planted_bug_enable("oss_few_cells"))
 		_exit(2);
 	run_plan(&c, &plan);
 	if (c.failed && b->verbose) {
@@ -287,7 +309,7 @@ static void start_seed(uint64_t seed, const struct batch *b, struct totals *t, u
 	fflush(stdout);
 	pid_of[i] = fork();
 	if (pid_of[i] == 0) {
-		if (b->plant && !fault_plant(b->plant))
+		if (b->plant && !planted_bug_enable(b->plant))
 			_exit(2);
 		limit_time(b->plant ? 60 : 300);
 		run_seed(seed, b, t);
@@ -310,6 +332,10 @@ static void print_totals(struct totals *t)
 	printf("%llu changes of names withdrawn\n", (unsigned long long)t->withdrawn);
 	if (t->lost > 0)
 		printf("%llu syncs said that data was lost\n", (unsigned long long)t->lost);
+	if (t->given_up > 0)
+		printf("%llu times targets were to be given up; %llu reads and writes said that "
+		       "data was lost\n",
+		       (unsigned long long)t->given_up, (unsigned long long)t->lost_cells);
 	if (t->undecided > 0)
 		printf("%llu histories were not decided\n", (unsigned long long)t->undecided);
 	if (t->scrubs > 0)
@@ -327,7 +353,7 @@ static bool lacks_moves(const struct batch *b, struct totals *t)
 {
 	uint32_t n_rare, n = print_moves(t, &n_rare);
 
-	if (b->plant || b->damaged || b->cuts)
+	if (b->plant || b->damaged || b->cuts || b->lose)
 		return false;
 	if (b->contended)
 		return n_rare > 0 && t->runs >= RARE_MOVES_SEEDS;
@@ -368,6 +394,10 @@ static uint64_t run_batch_to(const struct batch *b, uint64_t *ret_first)
 	}
 	if (b->late && !b->plant && b->last - b->first >= 20 && t->lost == 0) {
 		printf("FAILED: nobody came late\n");
+		t->failures++;
+	}
+	if (b->lose && !b->plant && b->last - b->first >= 15 && t->lost_cells == 0) {
+		printf("FAILED: nothing was lost\n");
 		t->failures++;
 	}
 	if (b->last - b->first >= 20 && t->undecided * 20 > t->runs) {
@@ -432,6 +462,13 @@ static void contend_logs(struct batch *b)
 	b->logs = true;
 }
 
+/* The same, and many ask where there is data. */
+static void contend_seeks(struct batch *b)
+{
+	contend_cuts(b);
+	b->seeks = true;
+}
+
 /* Everybody at one file in one copy, and servers crash just when somebody cannot hear them. */
 static void contend_late(struct batch *b)
 {
@@ -446,6 +483,14 @@ static void meet_damage(struct batch *b)
 	b->damaged = true;
 	b->replicas = 3;
 	b->n_ops = 150;
+}
+
+/* Targets do not come back, and are given up. */
+static void lose_targets(struct batch *b)
+{
+	b->lose = true;
+	b->replicas = 3;
+	b->n_ops = 100;
 }
 
 /* ---- the tests that `make check` runs ---- */
@@ -556,6 +601,15 @@ static int test_replicated_cuts(void)
 	return run_batch(&b) ? 1 : 0;
 }
 
+static int test_contended_seeks(void)
+{
+	struct batch b = defaults();
+
+	contend_seeks(&b);
+	b.last = n_seeds(15, 300);
+	return run_batch(&b) ? 1 : 0;
+}
+
 static int test_contended_late(void)
 {
 	struct batch b = defaults();
@@ -571,6 +625,15 @@ static int test_damaged_seeds(void)
 
 	meet_damage(&b);
 	b.last = n_seeds(40, 300);
+	return run_batch(&b) ? 1 : 0;
+}
+
+static int test_lost_targets(void)
+{
+	struct batch b = defaults();
+
+	lose_targets(&b);
+	b.last = n_seeds(20, 300);
 	return run_batch(&b) ? 1 : 0;
 }
 
@@ -641,6 +704,16 @@ static int found_cuts(const char *plant)
 	return found_by(b, plant);
 }
 
+/* The same where few seeds do: from the first of them on, which saves minutes. */
+static int found_cuts_late(const char *plant)
+{
+	struct batch b = to_find(320);
+
+	b.first = 121;
+	contend_cuts(&b);
+	return found_by(b, plant);
+}
+
 /* By cuts while servers crash and nothing is cut off, which only makes a seed longer. */
 static int found_uncut(const char *plant)
 {
@@ -666,6 +739,14 @@ static int found_late(const char *plant)
 	struct batch b = to_find(200);
 
 	contend_late(&b);
+	return found_by(b, plant);
+}
+
+static int found_lost(const char *plant)
+{
+	struct batch b = to_find(60);
+
+	lose_targets(&b);
 	return found_by(b, plant);
 }
 
@@ -708,12 +789,14 @@ FINDS_NAMES(client_keep_opens)
 FINDS(client_trust_holes, found_cuts)
 FINDS(client_stale_place, found_logs)
 FINDS(oss_no_leases, found_cuts)
-FINDS(oss_new_head, found_cuts)
+FINDS(oss_new_head, found_cuts_late)
 FINDS(client_pages_unseen, found_uncut)
 FINDS(oss_no_dedupe, found)
 FINDS(oss_early_ack, found)
 FINDS(oss_no_grace, found_late)
 FINDS(oss_late, found_late)
+FINDS(mds_lose_unlooked, found_lost)
+FINDS(mds_lose_zeros, found_lost)
 FINDS(chain_no_repair, found_damaged)
 FINDS(scrub_remove_lost, found_damaged)
 FINDS(oss_skip_names, found_damaged)
@@ -739,8 +822,10 @@ static const struct {
 	{"contended_names", test_contended_names},
 	{"contended_cuts", test_contended_cuts},
 	{"replicated_cuts", test_replicated_cuts},
+	{"contended_seeks", test_contended_seeks},
 	{"contended_late", test_contended_late},
 	{"damaged_seeds", test_damaged_seeds},
+	{"lost_targets", test_lost_targets},
 	{"deterministic", test_deterministic},
 	{"fanout_32", fanout_test_32},
 	{"fanout_100", fanout_test_100},
@@ -777,6 +862,8 @@ static const struct {
 	X(oss_early_ack),
 	X(oss_no_grace),
 	X(oss_late),
+	X(mds_lose_unlooked),
+	X(mds_lose_zeros),
 	X(chain_no_repair),
 	X(scrub_remove_lost),
 	X(oss_skip_names),
@@ -809,8 +896,10 @@ static int run_command(int argc, char **argv)
 		{"names", no_argument, NULL, 'N'},
 		{"cuts", no_argument, NULL, 'T'},
 		{"logs", no_argument, NULL, 'L'},
+		{"seeks", no_argument, NULL, 'K'},
 		{"late", no_argument, NULL, 'E'},
 		{"damaged", no_argument, NULL, 'D'},
+		{"lose", no_argument, NULL, 'G'},
 		{"refuse", no_argument, NULL, 'R'},
 		{"verbose", no_argument, NULL, 'v'},
 		{NULL, 0, NULL, 0},
@@ -848,8 +937,12 @@ static int run_command(int argc, char **argv)
 			contend_logs(&b);
 		} else if (c == 'E') {
 			contend_late(&b);
+		} else if (c == 'K') {
+			contend_seeks(&b);
 		} else if (c == 'D') {
 			meet_damage(&b);
+		} else if (c == 'G') {
+			lose_targets(&b);
 		} else if (c == 'R') {
 			b.refuse = true;
 		} else if (c == 'v') {
@@ -881,8 +974,8 @@ int main(int argc, char **argv)
 			return tests[i].fn();
 	fprintf(stderr, "usage: leat-sim --list | NAME | run [--seed N | --seeds A..B [--step N]] "
 			"[--ops N] [--clients N] "
-			"[--replicas N | --contended | --names | --cuts | --logs | --late | "
-			"--damaged] "
+			"[--replicas N | --contended | --names | --cuts | --logs | --seeks | "
+			"--late | --damaged | --lose] "
 			"[--refuse] [--plant BUG] [--jobs N] [-v] | fanout [--nodes N] ...\n");
 	return 2;
 }

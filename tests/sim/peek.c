@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* See peek.h. Only reads: the functions of the server are not visible here. */
 #include "tests/sim/peek.h"
 
@@ -28,9 +29,19 @@ struct peek_chain peek_chain(const struct mds *m, uint32_t i)
 uint32_t peek_target(const struct mds *m, const char *addrs)
 {
 	for (uint32_t i = 0; i < m->cluster.n_targets; i++)
-		if (strcmp(m->cluster.targets[i]->addrs, addrs) == 0)
+		if (strcmp(m->cluster.targets[i]->addrs, addrs) == 0 &&
+		    (m->cluster.targets[i]->info.flags & TARGET_REMOVED) == 0)
 			return i + 1;
 	return 0;
+}
+
+uint32_t peek_n_lost(const struct mds *m)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < m->cluster.n_chains; i++)
+		n += (m->cluster.chains[i]->flags & CHAIN_LOST) != 0;
+	return n;
 }
 
 bool peek_all_sync(const struct mds *m)
@@ -38,6 +49,8 @@ bool peek_all_sync(const struct mds *m)
 	for (uint32_t i = 0; i < m->cluster.n_chains; i++) {
 		struct peek_chain p = peek_chain(m, i);
 
+		if ((m->cluster.chains[i]->flags & CHAIN_LOST) != 0)
+			continue;
 		if (p.n_members != p.replicas || p.n_sync != p.n_members)
 			return false;
 	}

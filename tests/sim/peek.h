@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the simulator looks at inside of a running metadata server, without disturbing it. */
 #ifndef LEAT_TESTS_SIM_PEEK_H
 #define LEAT_TESTS_SIM_PEEK_H
@@ -13,9 +14,11 @@ struct peek_chain {
 
 uint32_t peek_n_chains(const struct mds *m);
 struct peek_chain peek_chain(const struct mds *m, uint32_t i);
-/* 0: none has these addresses. */
+/* That were given up with data. */
+uint32_t peek_n_lost(const struct mds *m);
+/* 0: none has these addresses, but such as were removed. */
 uint32_t peek_target(const struct mds *m, const char *addrs);
-/* Every chain has as many members as it shall have, all in sync. */
+/* Every chain that is not lost has as many members as it shall have, all in sync. */
 bool peek_all_sync(const struct mds *m);
 
 #endif

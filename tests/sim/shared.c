@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* See shared.h. */
 #include "tests/sim/shared.h"
 
@@ -226,7 +227,7 @@ static int64_t read_cells(struct transfer *t, struct ll_file *file, uint64_t off
 	for (uint32_t i = 0; i < t->n; i++)
 		parts[i] = (struct ll_part){
 			file, t->buf + (size_t)i * CELL, off + i * CELL, CELL, 0, NULL};
-	ll_pread_many(t->s->client[t->index].client, parts, t->n);
+	ll_pread_batch(t->s->client[t->index].client, parts, t->n);
 	for (uint32_t i = 0; i < t->n && done >= 0; i++)
 		done = parts[i].done < 0 ? parts[i].done : done + parts[i].done;
 	return done;
@@ -525,7 +526,7 @@ static void kill_later(void *arg)
 
 	k->fiber = fiber_self();
 	if (fiber_sleep_us(k->after_us) == 0)
-		ll_request_withdraw(&k->request);
+		ll_request_cancel(&k->request);
 	k->fiber = NULL;
 	k->ended = true;
 	waitq_wake_all(&k->done);

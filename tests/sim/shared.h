@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What all clients do to the same files and names at once, with every begin and end recorded, so
  * that linear.h can say whether it was possible: reads and writes of cells in shared files, direct

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* See stores.h. */
 #include "tests/sim/stores.h"
 
@@ -22,7 +23,7 @@ struct held {
 struct stores {
 	struct cluster *c;
 	struct held *held;
-	size_t n, room;
+	size_t n, space;
 	uint32_t *nodes; /* by chain: bits of the members */
 	uint32_t n_chains;
 };
@@ -80,7 +81,7 @@ static int take_answer(const void *key, size_t key_len, const void *value, size_
 	struct replay_key k;
 	struct replay_row row;
 
-	TRY(replay_row_decode(key, key_len, &k));
+	TRY(replay_key_decode(key, key_len, &k));
 	TRY(replay_parse(value, len, &row));
 	h->key = (struct chunk_key){k.chain, {k.session}, k.slot, UINT64_MAX};
 	h->info = (struct chunk_summary_info){
@@ -95,9 +96,9 @@ static int take(void *arg, const void *key, size_t key_len, const void *value, s
 	struct held *h;
 	int rc = 0;
 
-	if (s->n == s->room) {
-		s->room = s->room != 0 ? s->room * 2 : 256;
-		s->held = realloc(s->held, s->room * sizeof(*s->held));
+	if (s->n == s->space) {
+		s->space = s->space != 0 ? s->space * 2 : 256;
+		s->held = realloc(s->held, s->space * sizeof(*s->held));
 		if (s->held == NULL)
 			return -LE_NOMEM;
 	}
@@ -107,7 +108,7 @@ static int take(void *arg, const void *key, size_t key_len, const void *value, s
 		rc = take_answer(key, key_len, value, len, h);
 		TRY(rc);
 	} else {
-		TRY(chunk_row_decode(ROW_CHUNK, key, key_len, &h->key));
+		TRY(chunk_key_decode(ROW_CHUNK, key, key_len, &h->key));
 		TRY(chunk_record_summary(&h->key, value, len, &h->info));
 	}
 	s->n += rc == 0;

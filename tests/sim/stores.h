@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the disks of the object servers hold, compared when the cluster is at rest: of a chain whose
  * members are all in sync, every member has the same chunks, each with the same version, content

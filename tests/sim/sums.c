@@ -1,12 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/sim/sums.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/block_sums.h"
+#include "client/client.h"
+#include "client/layout/block_sums.h"
+#include "client/ll.h"
 #include "common/base/assert.h"
 #include "common/base/checksum.h"
+#include "common/proto/types.h"
 
 #define BLOCK     LEAT_BLOCK_SIZE_MIN
 #define PARTS_MAX 48u
@@ -89,7 +93,7 @@ static int64_t read_parts(struct client *c, const struct sums_file *f, struct ll
 					      sum[i]};
 		parts[i].sums = &sums[i];
 	}
-	ll_pread_many(c, parts, n);
+	ll_pread_batch(c, parts, n);
 	for (uint32_t i = 0; i < n && done >= 0; i++) {
 		done = parts[i].done < 0 ? parts[i].done : done + parts[i].done;
 		if (parts[i].done > 0 && *ret_wrong == SUMS_HOLD)

@@ -1,11 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What reads bring, and are told of the checksums of blocks (client/block_sums.h), beside the
- * model.
+ * What reads bring, and are told of the checksums of blocks (client/layout/block_sums.h), beside
+ * the model.
  *
- * A checksum must be that of a block as the servers have it, from which all that was read of it was
- * cut out. That need not be the block as the model has it: what its client has written elsewhere in
- * the block may not be there yet, or not any more, until it is durable. So the model keeps what the
- * file had before each change.
+ * A checksum must be that of a block as the servers have it, from which all that was read of it
+ * was cut out. That need not be the block as the model has it: what its client has written
+ * elsewhere in the block may not be there yet, or not any more, until it is durable. So the
+ * model keeps what the file had before each change.
  */
 #ifndef LEAT_SIM_SUMS_H
 #define LEAT_SIM_SUMS_H
@@ -14,7 +15,7 @@
 #include <stdint.h>
 
 #include "client/ll.h"
-#include "common/rt/sim.h"
+#include "common/rt/sim/sim.h"
 
 #define SUMS_FILE_MAX (260u << 10)
 #define SUMS_PAST_MAX 12u

@@ -1,8 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What sums_wrong_block takes for right and what not, by hand. */
 #include <stdio.h>
 #include <string.h>
 
-#include "client/block_sums.h"
+#include "client/layout/block_sums.h"
+#include "client/ll.h"
+#include "common/proto/types.h"
 #include "common/base/checksum.h"
 #include "tests/sim/sums.h"
 

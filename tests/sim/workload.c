@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The random clients and their model. See workload.h. */
 #include "tests/sim/workload.h"
 

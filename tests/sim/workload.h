@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Clients that do random things, each in a directory of its own plus some in shared files, and know
  * exactly what must come out. What a client crash leaves open (the operation under way, data

@@ -1,15 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Staging: verified copies of data sets on node-local storage, and the data sets themselves.
  *
- * A copy lies in DIR/.leat/ID/data as plain files, ID being the content of the data set. It is
- * READY when every block of it has been verified in memory and synced to storage; the mark is the
- * last thing written. N processes that ask for the same data set at once make one copy. A copy that
- * was interrupted, even by kill -9 or a power cut, goes on where it was: what was synced is kept,
- * what may not have been is verified again, only what is missing or wrong is moved.
+ * A copy lies in DIR/.leat/ID/data as plain files; ID identifies the content of the data set. A
+ * copy is READY when every block of it has been verified in memory and synced to storage; the mark
+ * of this is written last. Processes that request the same data set concurrently make one copy.
+ * The next call continues a copy that was interrupted, even by kill -9 or a power cut: it keeps
+ * data that was synced, verifies data that may not have been, and transfers only what is missing
+ * or wrong.
  *
  * Functions block, may be called from any thread, and return 0 or a negative status (leat_errno,
- * leat_strerror); what is behind it is in the result. Structs that begin with their size are to be
- * set to zero and given their size by the caller, so that they can grow.
+ * leat_strerror); the reason is in the result. Where a comment says "fails with ENOENT",
+ * leat_errno of the status is ENOENT. The caller zeroes structs that begin with their size, and
+ * sets their size; later versions append members. Texts and pointers of options are borrowed for
+ * the call.
  */
 #ifndef LEAT_STAGE_H
 #define LEAT_STAGE_H
@@ -26,7 +30,7 @@ struct leat_fs; /* a connection to a Leat cluster, see leat.h */
 
 #define LEAT_ID_SIZE 65 /* 64 hexadecimal digits and NUL */
 
-/* What a staging operation ended with: the exit codes of `leat stage`, never renumbered. */
+/* The outcome of a staging operation: the exit statuses of `leat stage`, never renumbered. */
 enum leat_stage_code {
 	LEAT_STAGE_DONE = 0,
 	LEAT_STAGE_INTERNAL = 1,
@@ -37,89 +41,94 @@ enum leat_stage_code {
 	LEAT_STAGE_SOURCE_CORRUPT = 6,
 	LEAT_STAGE_LOCAL_CORRUPT = 7,
 	LEAT_STAGE_NO_CAPACITY = 8,
-	LEAT_STAGE_SOURCE_GONE = 9, /* missing, or changed meanwhile */
+	LEAT_STAGE_SOURCE_GONE = 9, /* missing, or changed since */
 	LEAT_STAGE_PERMISSION = 10,
 	LEAT_STAGE_AGENT = 11,
 	LEAT_STAGE_CANCELLED = 12,
 	LEAT_STAGE_INTERRUPTED = 75 /* resumable */
 };
-/* One word: "done", "no capacity" */
+/* Returns a code in words: "done", "no capacity". Static text, never NULL. */
 const char *leat_stage_code_text(int code);
 
 /* ---- staging in ---- */
 
 struct leat_stage_progress {
 	size_t size;
-	const char *phase; /* "wait" for another process, "scan", "checksum" the source, "copy",
+	const char *phase; /* "wait" for another process, "scan", "checksum" of the source, "copy",
 			      "verify" */
-	uint64_t bytes, bytes_total; /* verified so far, of how many */
-	uint64_t bytes_moved;        /* of them moved: from the source and from other nodes */
+	uint64_t bytes, bytes_total; /* verified so far, of the total */
+	uint64_t bytes_moved;        /* of these bytes, those transferred from the source and
+				      * other nodes */
 	uint64_t files, files_total;
 	uint64_t elapsed_us;
-	uint64_t bytes_source, bytes_peers; /* what was moved, by where it came from */
-	/* How many nodes take part, this one included; 0: not told. */
+	uint64_t bytes_source, bytes_peers; /* bytes_moved, by origin */
+	/* Nodes that make the copy together, including this one; 0: not available. */
 	uint32_t nodes;
-	const char *slowest; /* of several nodes: which is the furthest behind; or NULL */
+	const char *slowest; /* with several nodes, the one with the least progress; or NULL */
 };
 
-/* What a call has reached on its way, for those who do not wait for its end. */
+/* Points that a call passes before its end. */
 enum leat_stage_milestone {
-	LEAT_STAGE_RESERVED = 1, /* there is room, and it is ours */
+	LEAT_STAGE_RESERVED = 1, /* the space is reserved */
 	LEAT_STAGE_STREAMABLE,	 /* the first window is durable: a loader may start */
 };
 
 struct leat_stage_options {
 	size_t size;
-	/* Where the source lies: in this Leat namespace, or NULL for the local file system. */
+	/* The Leat namespace that holds the source; NULL: the local file system. */
 	struct leat_fs *fs;
 	/* A directory (absolute), or a data set's alias "name@version". */
 	const char *source;
-	/* Where aliases are looked up; NULL: "/.leat/datasets". */
+	/* The directory of aliases; NULL: "/.leat/datasets". */
 	const char *catalog;
 	/* The local directory that holds copies. */
 	const char *to;
-	/* Refuse when all copies in `to` would exceed this together; 0: only free space counts. */
+	/* Limit in bytes for all copies in `to` together, else NO_CAPACITY; 0: only the free space
+	 * counts. */
 	uint64_t capacity;
-	/* How long it may take in all; what has been copied by then stays, and is gone on with by
-	 * the next call. 0: as long as it takes. */
+	/* Limit for the whole call, else TIMEOUT; data copied by then is kept, and the next call
+	 * continues. 0: no limit. */
 	uint32_t timeout_ms;
-	/* Read every block back from storage before READY. */
+	/* Non-zero: every block is read back from storage before READY. */
 	int readback;
-	/* Called at most 10 times a second, from a thread of the library; must not call back into
-	 * it. */
+	/* Called at most 10 times a second, from a thread of the library; must not call the
+	 * library. May be NULL. */
 	void (*progress)(void *arg, const struct leat_stage_progress *p);
-	void *arg;
-	/* Non-zero ends the call with LEAT_STAGE_CANCELLED; may be set from a signal handler. The
-	 * copy can be resumed. */
+	void *arg; /* passed to progress and reached */
+	/* A non-zero value ends the call with LEAT_STAGE_CANCELLED; a signal handler may set it.
+	 * The next call continues the copy. May be NULL. */
 	const volatile int *cancel;
-	/* leat_dataset_create: what the samples are, as in struct leat_dataset_options; NULL: told
-	 * by the files' names. */
+	/* leat_dataset_create: the format of the samples, as in struct leat_dataset_options; NULL:
+	 * by the names of the files. */
 	const char *format;
-	/* Further local directories, a NULL behind the last: files are spread over all of them by
-	 * the space they have; `to` has links to those that are elsewhere. At most 7. */
+	/* Further local directories, at most 7, with a NULL after the last; or NULL. Files are
+	 * distributed over all directories by their free space; `to` has links to the files in the
+	 * others. */
 	const char *const *more_dirs;
-	/* Bytes per second read from the source, at most; 0: no limit. */
+	/* Limit for reading from the source, in bytes per second; 0: no limit. */
 	uint64_t max_rate;
-	/* "seed=N,batch=N,world=N,rank=N[-N],epoch=N,mode=M": fetch in the order in which those
-	 * ranks will read in that epoch (leat_loader.h). NULL: as the files lie. */
+	/* "seed=N,batch=N,world=N,rank=N[-N],epoch=N,mode=M": transfers the data in the order in
+	 * which those ranks will read it in that epoch (leat_loader.h). NULL: file by file. */
 	const char *order;
-	/* How many bytes, at the beginning of that order, are the first window; 0: 1 GiB. */
+	/* Size of the first window in bytes, from the beginning of that order; 0: 1 GiB. */
 	uint64_t first_window;
-	/* Called once for each milestone, like progress; a copy that is READY has passed all. */
+	/* Called once for each milestone, like progress; a READY copy has passed all of them.
+	 * May be NULL. */
 	void (*reached)(void *arg, enum leat_stage_milestone m);
-	/* The copy is leased to this job (letters, digits, . _ -) from its beginning on, for ttl_s
-	 * seconds (0: until leat_stage_release_job). NULL: not leased. */
+	/* The job that the copy is leased to from its beginning on (letters, digits, . _ -), for
+	 * ttl_s seconds (0: until leat_stage_release_job). NULL: not leased. */
 	const char *lease;
 	uint64_t ttl_s;
-	/* If there is no room: evict copies that are not leased, not pinned, and can be made
-	 * again. */
+	/* Non-zero: if the space does not suffice, evicts copies that are neither leased nor
+	 * pinned and still have their source. */
 	int evict;
-	/* leat_stage_out: what is there already is replaced, at once and as a whole. */
+	/* leat_stage_out: non-zero: replaces an existing destination, as a whole and in one
+	 * step. */
 	int replace;
-	/* Every tar archive ("a/b.tar"; compressed: .tar.gz, .tgz, .tar.zst, .tzst, .tar.lz4)
-	 * becomes a folder ("a/b") of its members, with checksums of their own: a copy of its own,
-	 * named "NAME@VERSION.unpacked". That of the archives goes when it is done, unless it was
-	 * there before. */
+	/* Non-zero: every tar archive ("a/b.tar"; compressed: .tar.gz, .tgz, .tar.zst, .tzst,
+	 * .tar.lz4) becomes a folder ("a/b") of its members, which have checksums. The result is a
+	 * separate copy, "NAME@VERSION.unpacked". The copy of the archives is removed afterwards,
+	 * unless it existed before the call. */
 	int unpack;
 };
 
@@ -128,173 +137,187 @@ enum leat_stage_skip {
 	LEAT_SKIP_SPECIAL = 2, /* devices, sockets, pipes */
 };
 
-/* What was left out of a tree. */
+/* Entries of a tree that were not copied, for one reason. */
 struct leat_stage_left {
-	/* "dangling", "directory", "outside", "loop", "denied": a link, by where it leads;
-	 * "device", "socket", "pipe"; "member": of an archive that is unpacked */
+	/* The reason: "dangling", "directory", "outside", "loop", "denied" for a link, by its
+	 * target; "device", "socket", "pipe"; "member" of an archive that is unpacked. */
 	char why[16];
-	unsigned skip; /* the bit that asks for it */
-	uint64_t n;
+	unsigned skip; /* the bit of enum leat_stage_skip for it */
+	uint64_t n;    /* entries */
 	uint32_t n_names;
-	char names[3][512]; /* the first ones; long ones are cut */
+	char names[3][512]; /* the first n_names entries; long names are truncated */
 };
 
 struct leat_stage_result {
 	size_t size;
 	int code;                /* enum leat_stage_code */
-	char id[LEAT_ID_SIZE];   /* "" if it did not get that far */
+	char id[LEAT_ID_SIZE];   /* "": the source was not read completely */
 	char path[4096];         /* DIR/.leat/ID/data */
 	uint64_t files, bytes;   /* of the data set */
-	uint64_t bytes_verified; /* of them, in the copy now */
-	uint64_t bytes_moved;    /* moved by this call, from the source or from other nodes */
-	uint64_t bytes_missing;  /* NO_CAPACITY: so much more space is needed */
+	uint64_t bytes_verified; /* of these bytes, those verified in the copy */
+	uint64_t bytes_moved;    /* transferred by this call, from the source and other nodes */
+	uint64_t bytes_missing;  /* NO_CAPACITY: the space that is lacking */
 	uint64_t elapsed_us;
-	uint32_t skipped; /* links and special files of the source, not copied: `left` */
-	/* Of a failure. */
-	char message[512]; /* one sentence with path and offset */
+	uint32_t skipped; /* links and special files that were not copied, see `left` */
+	/* Of a failure: one sentence with path and offset; the path; the offset in bytes,
+	 * UINT64_MAX for the file as a whole. */
+	char message[512];
 	char fail_path[4096];
-	uint64_t fail_offset; /* UINT64_MAX: the file as a whole */
+	uint64_t fail_offset;
 	uint64_t bytes_source, bytes_peers; /* of bytes_moved */
-	/* leat_stage_plan: still to be moved, free in the directories, and held by copies that
-	 * could be evicted. */
+	/* leat_stage_plan: bytes to be transferred, free in the directories, and held by copies
+	 * that could be evicted. */
 	uint64_t bytes_needed, bytes_free, bytes_evictable;
-	/* What was left out of a tree that this call has walked; and files that have other names:
-	 * each of them is a file of its own in the copy. */
+	/* If this call has walked a tree: files with several names, each of which is a separate
+	 * file in the copy; and what was not copied, n_left entries. */
 	uint64_t hard_links;
 	uint32_t n_left;
 	struct leat_stage_left left[12];
-	uint64_t narrowed; /* files and folders that fewer may read than at the source */
+	uint64_t narrowed; /* files and folders with fewer permissions to read than the source */
 };
 
-/* Returns when the copy is READY, or with what prevented it. */
+/* Makes a copy of opts->source in opts->to, or continues one, and returns when it is READY. Returns
+ * a negative status for wrong options or a failure of the library; else 0, with the outcome in
+ * ret_result->code. */
 int leat_stage_in(const struct leat_stage_options *opts, struct leat_stage_result *ret_result);
-/* What leat_stage_in would have to do: changes nothing. code is LEAT_STAGE_NO_CAPACITY where it
- * would not fit. */
+/* Computes what leat_stage_in would have to do, and changes nothing. ret_result->code is
+ * LEAT_STAGE_NO_CAPACITY if the copy would not fit. */
 int leat_stage_plan(const struct leat_stage_options *opts, struct leat_stage_result *ret_result);
-/*
- * The other way: opts->to, a local directory, becomes opts->source, a directory that does not exist
- * yet (or is replaced, see there) in the namespace of opts->fs, or locally where that is NULL. All
- * files are written beside it, synced and compared with their checksums; then it gets its name in
- * one step. What a former call has written is kept if it is right.
- */
+/* Copies the local directory opts->to to opts->source, a directory in the namespace of opts->fs, or
+ * in the local file system if that is NULL. The destination must not exist, unless opts->replace is
+ * set; else fails with EEXIST. All files are written beside it, synced and compared with their
+ * checksums; then the directory gets its name in one step. Data that an earlier call has written is
+ * kept if it is right. */
 int leat_stage_out(const struct leat_stage_options *opts, struct leat_stage_result *ret_result);
 
-/* ---- what is there. `what`: an id, the first 6 or more digits of one, "name@version", or a source
- * directory ---- */
+/* ---- copies ---- */
+/* `to` is a directory that holds copies. `what` names one of them: an id, the first 6 or more
+ * digits of one, "name@version", or a source directory. */
 
 enum leat_stage_state {
 	LEAT_COPY_PARTIAL,
 	LEAT_COPY_STAGING,
 	LEAT_COPY_READY,
 	LEAT_COPY_DEGRADED,
-	LEAT_COPY_PLANNED,    /* somebody is looking at the source, or at the space */
-	LEAT_COPY_RESERVED,   /* the space is set aside, nothing copied yet */
-	LEAT_COPY_STREAMABLE, /* STAGING, and the first window is there */
-	LEAT_COPY_STALE,      /* READY, but the name means something newer */
+	LEAT_COPY_PLANNED,    /* a process examines the source and the space */
+	LEAT_COPY_RESERVED,   /* the space is reserved, nothing is copied yet */
+	LEAT_COPY_STREAMABLE, /* STAGING, and the first window is complete */
+	LEAT_COPY_STALE,      /* READY, but the name means newer content */
 	LEAT_COPY_EVICTING,
-	LEAT_COPY_FAILED,     /* fail_code, fail_path, message; what was copied is kept */
+	LEAT_COPY_FAILED,     /* see fail_code, fail_path, message; copied data is kept */
 	LEAT_COPY_CANCELLED,
 	LEAT_COPY_GONE,
-	LEAT_COPY_SHARED /* whole in the files that this node's placement gives it: not READY */
+	LEAT_COPY_SHARED /* complete in the files that the placement assigns to this node */
 };
+/* Returns a state in capitals: "READY". Static text, never NULL. */
 const char *leat_stage_state_text(int state);
 
 struct leat_stage_copy {
 	size_t size;
 	char id[LEAT_ID_SIZE];
-	char name[132], version[132]; /* "" where it was staged from a directory */
+	char name[132], version[132]; /* "": staged from a directory */
 	char source[4096];
 	char path[4096];
-	int state; /* enum leat_stage_state; DEGRADED: marked ready, but files are missing */
+	int state; /* enum leat_stage_state; DEGRADED: marked READY, but files are missing */
 	uint64_t files, bytes, bytes_verified;
-	int leased; /* some process or job uses it */
+	int leased; /* a process or a job has a lease on it */
 	int pinned;
-	int64_t used_s; /* Unix time when it was used last; 0: not known */
+	int64_t used_s; /* Unix time of the last use; 0: never noted */
 	int fail_code;	/* enum leat_stage_code, of FAILED */
 	char fail_path[1024];
 	char message[256];
-	uint64_t bytes_data; /* of bytes: what is not in blocks of zeros, which take no space */
+	uint64_t bytes_data; /* of bytes, without blocks of zeros, which take no space */
 };
-/* each: non-zero ends the walk and is returned. */
+/* Calls `each` for every copy below `to`. A value other than 0 that it returns ends the call and is
+ * returned. */
 int leat_stage_list(const char *to, int (*each)(void *arg, const struct leat_stage_copy *c),
 		    void *arg);
-/* The status of ENOENT: there is none; of EEXIST: several match. */
+/* Describes one copy. Fails with ENOENT if there is none, with EEXIST if several match. */
 int leat_stage_status(const char *to, const char *what, struct leat_stage_copy *ret_copy);
-/* The directory with the files: only of a READY copy (else the status of EAGAIN), and only where
- * this user may look for files in it (else that of EACCES). */
+/* Returns the directory of a READY copy's files in ret_path, of size bytes. Fails with EAGAIN if
+ * the copy is not READY, with EACCES if this user may not search the directory. */
 int leat_stage_path(const char *to, const char *what, char *ret_path, size_t size);
-/* Reads every block again. What is wrong is no longer READY afterwards and will be fetched again by
- * leat_stage_in; code is LEAT_STAGE_LOCAL_CORRUPT then. Of opts only to, progress, arg and cancel
- * count. */
+/* Reads and verifies every block of a copy. If any is wrong, ret_result->code is
+ * LEAT_STAGE_LOCAL_CORRUPT, the copy is no longer READY, and leat_stage_in repairs it. Uses to,
+ * progress, arg and cancel of opts. */
 int leat_stage_verify(const struct leat_stage_options *opts, const char *what,
 		      struct leat_stage_result *ret_result);
-/* Removes a copy. The status of EBUSY while it is leased, pinned or being made. */
+/* Removes a copy. Fails with EBUSY while it is leased, pinned or being made. */
 int leat_stage_evict(const char *to, const char *what);
 struct leat_stage_wait_options {
 	size_t size;
 	int milestone;	     /* enum leat_stage_milestone; 0: READY */
-	uint32_t timeout_ms; /* 0: for ever */
-	const volatile int *cancel;
+	uint32_t timeout_ms; /* 0: no limit */
+	const volatile int *cancel; /* as in struct leat_stage_options */
 };
-/* Waits until the copy is READY or has passed the milestone. *ret_code: DONE; TIMEOUT; NOT_READY:
- * it is partial and nobody makes it, or for 10 s there was no trace of it; what it failed with;
- * CANCELLED. */
+/* Waits until the copy is READY or has passed the milestone. *ret_code is DONE; TIMEOUT; CANCELLED;
+ * the code that the copy failed with; or NOT_READY if it is partial and no process makes it, or if
+ * no such copy has appeared for 10 s. */
 int leat_stage_wait(const char *to, const char *what, const struct leat_stage_wait_options *opts,
 		    int *ret_code, struct leat_stage_copy *ret_copy);
-/* Asks whoever makes the copy to stop. The status of ENOENT: nobody does. */
+/* Requests the process that makes the copy to stop, and does not wait for it. Fails with ENOENT
+ * if no process makes it. */
 int leat_stage_cancel(const char *to, const char *what);
-/* A pinned copy is not evicted by anybody until it is unpinned. */
+/* Pins the copy (on: non-zero), so that no process evicts it, or unpins it. */
 int leat_stage_pin(const char *to, const char *what, int on);
 struct leat_stage_gc_options {
 	size_t size;
-	struct leat_fs *fs; /* where the namespace is, or NULL */
+	struct leat_fs *fs; /* the namespace of the sources; may be NULL */
 	const char *to;
-	uint64_t bytes;	   /* so much shall be free */
-	uint64_t capacity; /* all copies together shall be within that; 0: no matter */
-	int dry_run;
-	/* Of those that are (dry_run: would be) removed; may be NULL. */
+	uint64_t bytes;	   /* the space to be free afterwards */
+	uint64_t capacity; /* limit for all copies together; 0: none */
+	int dry_run;       /* non-zero: nothing is removed */
+	/* Called for each copy that is (with dry_run: would be) removed; may be NULL. */
 	void (*each)(void *arg, const struct leat_stage_copy *c);
 	void *arg;
-	/* Further directories, a NULL behind the last: all of them count together. At most 7. */
+	/* Further directories, at most 7, with a NULL after the last; or NULL. All count
+	 * together. */
 	const char *const *more_dirs;
+	/* Set to the bytes that are (with dry_run: would be) lacking to `bytes`; may be NULL. */
+	uint64_t *ret_missing;
 };
-/* Removes, least recently used first, copies that are not leased, not pinned, and whose source is
- * still there as it was, until there is room (a stale one also when what its name means now is
- * READY here and at its source); and what was left of removals that were interrupted. *ret_bytes:
- * how much that is. */
+/* Removes copies, the least recently used first, until opts->bytes are free and all copies are
+ * within opts->capacity. Removes a copy only if it is neither leased nor pinned and its source
+ * exists unchanged; a stale copy also if the present content of its name is READY here and exists
+ * at its source. Also completes removals that were interrupted. *ret_bytes: the bytes removed. */
 int leat_stage_gc(const struct leat_stage_gc_options *opts, uint64_t *ret_bytes);
 
-/* A descriptor to read the lines of events below `to` from, each a JSON object, close-on-exec. The
- * status of ENOENT: nothing has happened yet; LEAT_EFOREIGN: what is there is no file, or somebody
- * else's. */
+/* Returns a descriptor (close-on-exec) from which the events below `to` can be read, one JSON
+ * object a line; the caller closes it. Fails with ENOENT if there are no events yet. Fails with
+ * EPERM if the file of the events is no regular file or belongs to another user. */
 int leat_stage_events(const char *to);
 
-/* A lease keeps a copy from being evicted until it is given back or the process ends. */
 struct leat_stage_lease;
+/* Takes a lease on a copy: it is not evicted until leat_stage_release, or until the process
+ * ends. */
 int leat_stage_lease(const char *to, const char *what, struct leat_stage_lease **ret_lease);
-void leat_stage_release(struct leat_stage_lease *lease); /* NULL is fine */
-/* The same for a job that no process of this machine stands for: for ttl_s seconds, 0: until it is
- * released. Also of a copy that is not READY yet. */
+/* Releases the lease and frees it. lease may be NULL. */
+void leat_stage_release(struct leat_stage_lease *lease);
+/* Takes a lease for a job, which outlives the calling process: for ttl_s seconds, 0: until
+ * leat_stage_release_job. The copy need not be READY yet. */
 int leat_stage_lease_job(const char *to, const char *what, const char *job, uint64_t ttl_s);
-/* what NULL: every lease of the job below `to`. The status of ENOENT: it had none. */
+/* Releases the job's lease on a copy; what NULL: all its leases below `to`. Fails with ENOENT if it
+ * has none. */
 int leat_stage_release_job(const char *to, const char *what, const char *job);
 
-/* ---- the agent of a node: makes copies when it is asked to, and hands them on to other nodes ----
- */
-
+/* ---- the agent of a node ---- */
+/* An agent makes copies on request and serves their blocks to other nodes. */
 struct leat_agent;
-/* On the instance fs, which it needs until it is stopped: section [agent] of conf (NULL: the
- * default), params "name=value", a NULL behind the last, or NULL. */
+/* Starts an agent on the instance fs, which must outlive it, and returns it; leat_agent_stop ends
+ * it. Its parameters are section [agent] of conf (NULL: as for leat_open_fs) and then params,
+ * "name=value" with a NULL after the last; or NULL. */
 int leat_agent_start(struct leat_fs *fs, const char *conf, const char *const *params,
 		     struct leat_agent **ret_agent);
-/* What it was doing can be gone on with. */
+/* Stops the agent and frees it. Copies that it was making are kept and can be continued. */
 void leat_agent_stop(struct leat_agent *agent);
-/* Where other nodes reach it: "host:port". */
+/* Returns the address at which other nodes reach the agent, "host:port"; valid until it is
+ * stopped. */
 const char *leat_agent_addr(const struct leat_agent *agent);
 
-/* ---- data sets: manifests with a name, kept in the file system that holds the data ---- */
+/* ---- data sets ---- */
+/* A data set is a manifest with a name, stored in the file system that holds the data. */
 
-/* As struct leat_left of leat_loader.h; texts are cut where they are too long. */
+/* As struct leat_left of leat_loader.h; long texts are truncated. */
 struct leat_dataset_left {
 	char why[16], kind[16], first[256];
 	uint64_t n, bytes;
@@ -310,33 +333,45 @@ struct leat_dataset_info {
 	uint64_t samples; /* 0 without a sample index */
 	char format[16];  /* as in struct leat_dataset_stat, or "" */
 	int sealed;	  /* its files can never change */
-	int damaged; /* in a list: its manifest is not there, or not right; of the rest only name,
-		      * version and perhaps id are known */
-	/* Names of fields, the first of n_fields, a newline between two. */
+	int damaged; /* in a list: the manifest is missing or wrong; only name, version and perhaps
+		      * id are set */
+	/* fields: the names of the first of n_fields fields, with a newline between two. */
 	uint32_t n_fields, n_classes, n_left;
 	char fields[512];
-	struct leat_dataset_left left[LEAT_LEFT_MAX]; /* of its files, what no sample has */
-	/* In a list: not for this user; of the rest only name, version and id are told. */
+	struct leat_dataset_left left[LEAT_LEFT_MAX]; /* files that no sample uses, n_left */
+	/* In a list: this user may not read it; only name, version, id, made_ns and made_uid are
+	 * set. */
 	int denied;
+	/* The creation of the name: nanoseconds since 1970 by the clock of the file system that
+	 * holds the catalogue, or 0; the user; and the host name of the machine, or "". */
+	int64_t made_ns;
+	uint32_t made_uid;
+	char made_host[72];
 };
 
-/* Makes a manifest and a sample index of opts->source, a directory, and names it; checksums are
- * imported without reading the data where the source is a Leat namespace. An existing alias gives
- * the status of EEXIST. Of opts fs, source, catalog, progress, arg and cancel count. */
+/* Makes a manifest and a sample index of the directory opts->source, and gives it the name `alias`,
+ * "name@version". In a Leat namespace, checksums are taken from the servers and the data is not
+ * read. Fails with EEXIST if the name exists. Uses fs, source, catalog, format, progress, arg and
+ * cancel of opts. */
 int leat_dataset_create(const struct leat_stage_options *opts, const char *alias,
 			struct leat_dataset_info *ret_info, struct leat_stage_result *ret_result);
-/* fs NULL: catalog is a local directory. catalog NULL: "/.leat/datasets" of fs. */
+/* Calls `each` for every data set of a catalogue. fs NULL: catalog is a local directory. catalog
+ * NULL: "/.leat/datasets" of fs. A value other than 0 that `each` returns ends the call and is
+ * returned. */
 int leat_dataset_list(struct leat_fs *fs, const char *catalog,
 		      int (*each)(void *arg, const struct leat_dataset_info *i), void *arg);
+/* Describes one data set. fs and catalog as for leat_dataset_list. Fails with ENOENT if there is
+ * no such name. */
 int leat_dataset_show(struct leat_fs *fs, const char *catalog, const char *alias,
 		      struct leat_dataset_info *ret_info);
-/* Makes all files of the data set immutable, for ever and for everybody: no writing, truncation,
- * change of attributes or further link; only root may rename or remove them. Before and after, they
- * are compared with the manifest without reading them: code SOURCE_GONE if they have changed. Of
- * opts fs, catalog, and cancel count. */
+/* Makes all files of the data set immutable for ever and for all users: they cannot be written,
+ * truncated or linked, their attributes cannot change, and only root may rename or remove them. The
+ * files are compared with the manifest before and after, without reading their data;
+ * ret_result->code is LEAT_STAGE_SOURCE_GONE if they have changed. Uses fs, catalog and cancel of
+ * opts. */
 int leat_dataset_seal(const struct leat_stage_options *opts, const char *alias,
 		      struct leat_stage_result *ret_result);
-/* Removes the name and its manifest, not the data. */
+/* Removes the name and its manifest; the data stays. fs and catalog as for leat_dataset_list. */
 int leat_dataset_remove(struct leat_fs *fs, const char *catalog, const char *alias);
 
 #pragma GCC visibility pop

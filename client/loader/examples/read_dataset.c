@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads a data set for two shuffled epochs and prints what was read: the loader in sixty lines.
  *
@@ -11,7 +12,7 @@
 #include <leat/leat.h>
 #include <leat/leat_loader.h>
 
-/* Where training would happen: all samples of a batch, in place. */
+/* Stands for training: uses all samples of a batch in place. */
 static uint64_t use(const struct leat_batch *batch, const char *field)
 {
 	struct leat_view view = {.size = sizeof(view)};

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leat: shuffled batches of training samples, each exactly once per epoch, without a copy.
 
     import leat
@@ -11,17 +12,17 @@
     loader = leat.DataLoader(ds, batch_size=256, seed=1)
     for epoch in range(90):
         loader.set_epoch(epoch)
-        for batch in loader:              # a dict: field -> list of uint8 arrays
+        for batch in loader:              # a dict: field -> list of uint8 arrays of NumPy
             images, labels = batch["jpg"], batch["cls"]
 
-A batch's arrays lie in the loader's own memory, which is used again when the last of them is
-gone: copy what is to be kept. The order is a pure function of seed, epoch and data set, the same
-in C and for every number of threads; state_dict() says where training stands and
-load_state_dict() goes on from there, exactly.
+With framework="torch" they are tensors. A batch's arrays are in the memory of the loader, which
+reuses it when the last of them is deleted: copy what you keep. The order is a pure function of
+seed, epoch and data set, equal in C and Python and for any number of threads. state_dict() returns
+the position of the training, and load_state_dict() continues exactly from there.
 
 leat.torch (also leat.IterableDataset, leat.Sampler), leat.tf, leat.dali, leat.webdataset and
-leat.horovod fit it to other loaders; leat.checkpoint saves and loads state dicts. None of them
-needs its framework before it is used.
+leat.horovod connect it to other loaders; leat.checkpoint saves and loads state dicts. Each of them
+imports its framework only when it is used.
 """
 from ._batch import Batch
 from ._dataset import Dataset, Mixture, Order
@@ -42,7 +43,7 @@ _MODULES = ("checkpoint", "dali", "horovod", "tf", "torch", "webdataset")
 
 
 def __getattr__(name: str):
-    # Only now: what they stand for may not be installed.
+    # Imported on demand: the framework may not be installed.
     import importlib
     if name in _MODULES:
         return importlib.import_module("leat." + name)

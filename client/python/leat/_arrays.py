@@ -1,11 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory of a slot as arrays of numpy, tensors of torch or memoryviews, without a copy."""
 from __future__ import annotations
 
 import array
 import ctypes
+import importlib
 import io
 import re
 import sys
+from typing import Optional
 
 try:
     import numpy as np
@@ -15,11 +18,16 @@ except ImportError:  # then samples are memoryviews
 NONE = (1 << 64) - 1  # the offset of a field that a sample does not have
 
 
-def framework(name: str) -> str:
-    if name == "auto":
-        return "memoryview" if np is None else "torch" if "torch" in sys.modules else "numpy"
+def framework(name: Optional[str]) -> str:
+    """The kind of arrays to make: "numpy", "torch" or "memoryview". "auto" and None are numpy if it
+    is installed, whatever has been imported. ValueError; ImportError if the framework is
+    missing."""
+    if name in (None, "auto"):
+        return "memoryview" if np is None else "numpy"
     if name not in ("numpy", "torch", "memoryview"):
-        raise ValueError("framework is auto, numpy, torch or memoryview, not %r" % name)
+        raise ValueError("framework is auto, numpy, torch or memoryview, not %r" % (name,))
+    if name != "memoryview":
+        importlib.import_module(name)
     return name
 
 
@@ -32,7 +40,7 @@ def words(pointer, n: int, kind: str):
 
 
 def whole(kind: str, memory):
-    """All of a slot, as what slices of it are to be."""
+    """All of a slot, as an object whose slices are arrays of this kind."""
     if kind == "memoryview":
         return memoryview(memory).cast("B")
     everything = np.frombuffer(memory, np.uint8) if len(memory) else np.zeros(0, np.uint8)
@@ -43,7 +51,7 @@ def whole(kind: str, memory):
 
 
 def cut(slot, field) -> list:
-    # Making a tensor of a slice takes long; where they lie evenly all of them are made at once.
+    # Making a tensor of each slice is slow; evenly spaced tensors are all made in one call.
     if hasattr(slot, "unbind") and len(field.offsets) > 1 and NONE not in field.offsets and (
             field.lengths.count(field.lengths[0]) == len(field.lengths)):
         step = _even(field.offsets, field.lengths[0])
@@ -55,7 +63,7 @@ def cut(slot, field) -> list:
 
 
 def on_device(there, memory, field, kind) -> list:
-    """The samples of a field on a device. memory: the slot in the host's memory, where the headers
+    """The samples of a field on a device. memory: the slot in host memory, from which the headers
     of arrays are read; kind None: bytes."""
     find = layout(kind) if kind and np is not None else None
     samples = []
@@ -65,7 +73,7 @@ def on_device(there, memory, field, kind) -> list:
         elif find is None:
             samples.append(there.cut(o, length))
         else:
-            # What is on the device only has no header.
+            # Bytes that are on the device only have no header here.
             head = np.frombuffer(memory, np.uint8, length, o) if kind == "npy" else None
             dtype, shape, at, order = find(head)
             samples.append(there.typed(o + at, dtype, shape, order))
@@ -73,9 +81,9 @@ def on_device(there, memory, field, kind) -> list:
 
 
 def layout(kind: str):
-    """What says how the bytes of a field of this type (see Dataset.types) are an array: a function
-    of these bytes, as numpy's, that returns (dtype, shape, offset, "C" or "F"). None where they
-    stay bytes."""
+    """Returns a function that finds the array in the bytes of a field of this type (see
+    Dataset.types): from these bytes, as a numpy array, it returns (dtype, shape, offset, "C" or
+    "F"). None if they stay bytes."""
     if kind == "npy":
         return _npy_layout
     m = re.fullmatch(r"([<>|=][biufc]\d+)(?:\[([\d,]*)\])?", kind)
@@ -86,7 +94,8 @@ def layout(kind: str):
 
 
 def maker(kind: str, frame: str):
-    """What turns the bytes of a field of this type into an array; None where they stay bytes."""
+    """Returns a function that turns the bytes of a field of this type into an array; None if they
+    stay bytes."""
     find = layout(kind)
     if find is None:
         return None
@@ -94,7 +103,7 @@ def maker(kind: str, frame: str):
 
 
 def torch_type(dtype):
-    """torch's for numpy's. TypeError where torch has none."""
+    """The torch type for a numpy type. TypeError if torch has none."""
     import torch
     return torch.from_numpy(np.zeros(0, dtype)).dtype
 
@@ -107,7 +116,7 @@ def _view(frame: str, s, dtype, shape, offset: int, order: str):
         return a
     import torch
     if order == "C" and count and (s.storage_offset() + offset) % dtype.itemsize == 0:
-        # Of the slot's own storage: all tensors of a batch go to another process as one.
+        # A view of the slot's storage: all tensors of a batch are sent to another process as one.
         flat = s[offset:offset + count * dtype.itemsize]
         return flat.view(torch_type(dtype)).view(shape)
     return torch.from_numpy(a)
@@ -125,14 +134,14 @@ def _npy_layout(memory):
 
 
 def _even(addresses: list, length: int):
-    """The distance from one array to the next where they lie evenly apart; else None."""
+    """The distance from one array to the next if they are evenly spaced; else None."""
     steps = {b - a for a, b in zip(addresses, addresses[1:])}
     step = steps.pop() if len(steps) == 1 else 0
     return step if step >= length and length > 0 else None
 
 
 def _root(a):
-    """What owns the memory of an array."""
+    """The object that owns the memory of an array."""
     while True:
         below = a.obj if isinstance(a, memoryview) else getattr(a, "base", None)
         if below is None:
@@ -141,8 +150,8 @@ def _root(a):
 
 
 def stack(samples: list):
-    """One array [n, ...] of n arrays or tensors of one shape and type: a view of their memory
-    where they lie evenly in it, else a copy. ValueError where they differ or one is missing."""
+    """One array [n, ...] of n arrays or tensors of one shape and type: a view of their memory if
+    they are evenly spaced, else a copy. ValueError if they differ or one is missing."""
     if not samples or any(s is None for s in samples):
         raise ValueError("there is nothing to stack, or a sample lacks the field")
     first = samples[0]
@@ -162,8 +171,8 @@ def stack(samples: list):
 
 
 def stack_at_once(frame: str, slot, field):
-    """stack() of samples that no array was made of yet, if they are of one size and of one known
-    type: a view where they lie evenly, else one gathering copy. None: by their arrays."""
+    """stack() of samples without their arrays, if they have one size and a type with a shape: a
+    view if they are evenly spaced, else one gathering copy. None: use the arrays."""
     offsets, lengths = field.offsets, field.lengths
     if frame == "memoryview" or field.function or field.kind == "npy" or not offsets or (
             NONE in offsets or lengths.count(lengths[0]) != len(lengths) or lengths[0] == 0):
@@ -180,7 +189,7 @@ def stack_at_once(frame: str, slot, field):
         return None
     step = length if len(offsets) == 1 else _even(offsets, length)
     if step is None or (frame == "torch" and (step | offsets[0]) % dtype.itemsize):
-        # One window on the slot for every byte of it, and of these the rows that are wanted.
+        # A window on the slot for every byte offset; of these the needed rows.
         windows = np.lib.stride_tricks.as_strided(whole, (len(whole) - length + 1, length), (1, 1))
         rows = windows[np.array(offsets, np.int64)].view(dtype).reshape((len(offsets),) + shape)
     else:

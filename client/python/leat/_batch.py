@@ -1,4 +1,5 @@
-"""A batch in Python: a dict of lists of arrays that lie in the loader's memory."""
+# SPDX-License-Identifier: Apache-2.0
+"""A batch in Python: a dict of lists of arrays in the loader's memory."""
 from __future__ import annotations
 
 import ctypes
@@ -12,9 +13,9 @@ from ._lib import lib as _c
 
 
 class Slot:
-    """The reference to a batch that C code fills in (`pointer`), given back when this object is
-    gone, which every array of the batch keeps. Made before the call, so that a Ctrl-C between any
-    two steps loses none."""
+    """The reference to a batch, which C code sets (`pointer`). It is released when this object is
+    deleted; every array of the batch refers to this object. It is made before the call, so that a
+    Ctrl-C between any two steps loses no reference."""
 
     __slots__ = ("pointer", "__weakref__")
 
@@ -31,19 +32,20 @@ class Slot:
 
 
 class _Release(weakref.ref):
-    """Its callback is the C function, called with this: ctypes passes _as_parameter_. No Python
-    code runs when a slot is given back, for that would be where a Ctrl-C is taken, and lost."""
+    """A weak reference with the C function as its callback: ctypes passes _as_parameter_. No Python
+    code runs when a slot is released, because Python would raise a pending Ctrl-C there and lose
+    it."""
 
     __slots__ = ("_as_parameter_",)
 
 
-_releases: Dict[int, _Release] = {}  # they must outlive their slots; swept now and then
+_releases: Dict[int, _Release] = {}  # they must outlive their slots; removed now and then
 _live = [0]
 
 
 class Field:
-    """Where a field's samples lie in the slot, and what is made of them. offsets, lengths: lists,
-    of each sample; an offset of _arrays.NONE: it has no such field."""
+    """The place of a field's samples in the slot, and the arrays made of them. offsets, lengths:
+    lists, for each sample; an offset of _arrays.NONE: the sample has no such field."""
 
     __slots__ = ("offsets", "lengths", "kind", "function", "on_device")
 
@@ -59,20 +61,20 @@ _NOT_MADE: Any = object()
 
 
 class Batch(dict):
-    """field -> list of arrays, one per sample, None where a sample has no such field: uint8 [bytes]
-    unless Dataset.types says what they are. Of a data set with more than 64 fields those are listed
-    that a sample of the batch has; asked for, each is there. Also:
+    """field -> list of arrays, one per sample, None if a sample has no such field: uint8 [bytes]
+    unless Dataset.types has their type. With more than 64 fields the dict lists those that a sample
+    of the batch has, but batch[field] works for each. Also:
 
     ids       sample numbers, uint64 array [n] (a copy)
-    labels    classes of plain files, int64 array [n], -1 where there is none (a copy)
+    labels    classes of plain files, int64 array [n], -1 for none (a copy)
     names     names of the samples
     epoch, step
-    verified  every byte was checked against the checksum made when it was written
-    device    "cuda:N" where a DataLoader with a device delivered it there, else None
+    verified  every byte was compared with the checksum from when it was written
+    device    "cuda:N" if a DataLoader with a device delivered it there, else None
 
-    Arrays lie in the batch's slot, which is used again when the last of them is gone; they support
-    DLPack as any array of their framework does. They are made when their field is first asked for:
-    stack() does without. A batch that goes to another process is copied.
+    The arrays are in the batch's slot, which is reused when the last of them is deleted. They
+    support DLPack like other arrays of their framework. They are made at the first access to their
+    field; stack() needs none of them. A batch that is sent to another process is copied.
     """
 
     def __init__(self, slot: Slot, ds, fields: Sequence[str], framework: str,
@@ -85,7 +87,7 @@ class Batch(dict):
         self.epoch, self.step, self.verified = info.epoch, info.step, bool(info.verified)
         length = info.len if info.base else 0
         memory = (ctypes.c_uint8 * length).from_address(info.base or id(self))
-        # The slot is free when neither this nor any array made from it is left.
+        # The slot is released when this batch and all arrays made from it are deleted.
         memory.slot = slot
         self._memory = memory
         self._framework = framework
@@ -103,7 +105,7 @@ class Batch(dict):
             self._fields[field] = Field(info, row, types.get(field, ""), decode.get(field),
                                         field in on_device)
             super().__setitem__(field, _NOT_MADE)
-        # What fails is to fail now.
+        # Decodes now, so that a failure is raised here.
         for field in decode:
             if field in self._fields:
                 self[field]  # pylint: disable=pointless-statement
@@ -132,7 +134,7 @@ class Batch(dict):
                 field, ", ".join(map(repr, self)) or "none"))
         return [None] * len(self)
 
-    # A dict's own methods do not ask __getitem__: first everything is made.
+    # Methods of dict do not call __getitem__: make all fields first.
 
     def _made(self) -> dict:
         for field, samples in super().items():
@@ -141,7 +143,7 @@ class Batch(dict):
         return self
 
     def __iter__(self):
-        # Being here, it keeps dict(batch) and **batch from copying what is not made.
+        # A method here keeps dict(batch) and **batch from copying fields that are not made.
         return super().__iter__()
 
     def get(self, field: str, default: Any = None) -> Any:
@@ -180,22 +182,29 @@ class Batch(dict):
     __hash__ = None  # type: ignore
 
     def __repr__(self) -> str:
-        return dict.__repr__(self._made())
+        # The bytes of the arrays would fill pages, and the arrays need not be made for this.
+        fields = ["%r: %d bytes" % (name, sum(f.lengths)) for name, f in self._fields.items()]
+        fields += ["%r" % name for name in self if name not in self._fields]
+        device = getattr(self, "device", None)
+        return "<leat.Batch of %d samples, epoch %d, step %d%s: %s>" % (
+            len(self), self.epoch, self.step, " on " + device if device else "",
+            ", ".join(fields) or "no fields")
 
     def use_stream(self, stream: int) -> None:
-        """Of a batch on a device: it is read in this stream too (a number; torch's is
-        torch.cuda.Stream.cuda_stream). The one that was current when the batch came is known."""
+        """For a batch on a device: announces that it is read in this stream too (a number; torch's
+        is torch.cuda.Stream.cuda_stream). Not needed for the stream that was current when the batch
+        was delivered."""
         _device.use(self._memory.slot, stream)
 
     def copy_to_device(self, pointer: int, room: int, stream: int = 0) -> None:
-        """Copies the batch's bytes, as they lie in its slot, to device memory of `room` bytes, in
+        """Copies the batch's bytes, in the layout of its slot, to device memory of `room` bytes, in
         the stream, without waiting; from a loader with pinned memory. LeatError ERANGE."""
         _device.copy(self._memory.slot, pointer, room, stream)
 
     def to_device(self, device: Any = "cuda") -> Batch:
-        """A batch of torch tensors that are copies on that device, the whole slot in one go; this
-        one may be given back at once. From pinned memory (see DataLoader) nothing waits: the copy
-        is in torch's current stream."""
+        """A batch of torch tensors that are copies on that device; the whole slot is copied in one
+        operation. This batch may be released immediately. From pinned memory (see DataLoader) the
+        call does not wait: the copy is in torch's current stream."""
         import torch
         if any(sum(f.lengths) for f in self._fields.values()) and not len(self._memory):
             raise ValueError("the batch is on its device only")
@@ -218,8 +227,8 @@ class Batch(dict):
         return self._names
 
     def stack(self, field: str) -> Any:
-        """One array [n, ...] of the field: without a copy where the samples lie evenly in the
-        slot, else copied once. ValueError where their shapes or types differ."""
+        """One array [n, ...] of the field: without a copy if the samples are evenly spaced in the
+        slot, else copied once. ValueError if their shapes or types differ."""
         f = self._fields.get(field)
         if f is not None and dict.__getitem__(self, field) is _NOT_MADE and not f.on_device:
             stacked = _arrays.stack_at_once(self._framework, self._whole, f)
@@ -240,7 +249,7 @@ class Batch(dict):
 
 
 def _pack(samples: list):
-    """Tensors of one type as one: a tensor on its own costs a descriptor between processes."""
+    """Tensors of one type as one: each tensor sent to another process needs a descriptor."""
     torch = sys.modules.get("torch")
     if torch is None or not all(isinstance(s, torch.Tensor) for s in samples) or len(
             {s.dtype for s in samples}) != 1:

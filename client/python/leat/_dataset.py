@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Data sets, and the order of their samples."""
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ class Order:
             check(_c.leat_order_open(d, mode.encode(), seed, epoch, batch, ctypes.byref(p)))
         self._p, self._n = p, ds.positions
         self._close = weakref.finalize(self, _c.leat_order_close, p)
-        # It is only memory, which other threads may be looking at.
+        # It is only memory, which other threads may still read.
         self._close.atexit = False
 
     def __len__(self) -> int:
@@ -45,7 +46,7 @@ class Order:
 
 
 class LeftOut(NamedTuple):
-    """Files, or members of archives, that no sample has anything of."""
+    """Files, or members of archives, that no sample uses."""
     why: str  # "hidden", "format", "beside" (class folders), "member"
     kind: str  # the end of their names, "jpg"; "": various
     first: str  # path of the first of them
@@ -62,6 +63,14 @@ def _left_out(p: ctypes.c_void_p) -> Iterator[LeftOut]:
                       left.bytes)
 
 
+def _mounts(p: ctypes.c_void_p, path: str) -> List[str]:
+    """Mount points of the Leat file system that the data set on a plain path is on, by its first
+    file."""
+    first = _c.leat_dataset_file(p, 0)
+    mount = _explain.mount_of(os.path.join(path, os.fsdecode(first))) if first else None
+    return [mount] if mount else []
+
+
 def _close(held: Held, _connections: tuple) -> None:
     _c.leat_dataset_close(held.take())
 
@@ -72,45 +81,48 @@ class Dataset:
 
     what       an absolute path, or "leat:/path" or "leat:name@version" of a Leat file system
     fs         a FileSystem to use; else one is opened for "leat:" names with conf
-    stage_dir  where to look for a staged copy first
-    threads    loops that read and verify (local files; a Leat file system reads in its own)
-    verify     check the blocks of staged copies when they are first read
-    peers      of "leat:name@version" without a copy here: read from nodes whose agents have one
-               (every byte is compared with the manifest), and from the servers what they lack
+    stage_dir  directory of staged copies, which are preferred
+    threads    loops that read and verify (local files; a Leat file system has its own loop)
+    verify     compare the blocks of staged copies when they are first read
+    framework  of the results of read() and ds[i]: "numpy" arrays ("auto", None: these), "torch"
+               tensors or "memoryview"; loaders have their own option
+    peers      for "leat:name@version" without a copy here: read from nodes with agents that have a
+               copy (every byte is compared with the manifest), and the rest from the servers
 
-    format     what the samples are: tar, tfrecord, mds, ffrecord, npz, npy (each row a sample),
-               "fixed:BYTES", "fixed:BYTES+HEADER", files, whatever the files are called; else what
-               most bytes of the files are (not a single file among many), or, of a named data
-               set, what was said when it was created
+    format     format of the samples: tar, tfrecord, mds, ffrecord, npz, npy (each row a sample),
+               "fixed:BYTES", "fixed:BYTES+HEADER", files, whatever the files are called. Default:
+               the format of most bytes of the files (not of a single file among many), or, for a
+               named data set, the format with which it was created
 
-    unpack_bytes  of files that are packed as a whole (gzip, zstd, lz4; `packed` says how many): so
-               much of what comes out of them is kept in memory, of those that were read last
-               (1 GiB). An order that goes to more shards at a time unpacks them again and again:
-               leat stage in --unpack does it once
+    unpack_bytes  limit for unpacked contents in memory (1 GiB) of files that are packed as a whole
+               (gzip, zstd, lz4; `packed` is their number); the files that were read last stay. If
+               an order uses more shards at a time, each is unpacked repeatedly;
+               leat stage in --unpack unpacks them once
 
     Tar archives are read by the WebDataset convention, one field per extension; TFRecords and
-    FFRecords have the field "record", whose CRC is checked; NumPy archives one field per array;
-    MosaicML shards one per column; other files are a sample each, with the field "data" and the
-    first folder as class.
-    left_out lists what no sample has anything of, as LeftOut (why, kind, first, count, bytes):
-    hidden files, those of another format, those beside class folders that have none of their kind,
-    members of archives that no sample can be called after. repr() tells format, samples, fields,
-    classes and this.
-    types[field] says what its bytes are: "" nothing known, "npy" or "<f4[3,224,224]": delivered as
-    arrays of that dtype and shape, in place. Errors are LeatError.
+    FFRecords have the field "record" (its CRC is checked); NumPy archives have one field per array;
+    MosaicML shards one per column. Each other file is a sample with the field "data" and its first
+    folder as class.
 
-    It can be handed to other processes, forked or spawned (worker processes of other loaders): each
-    opens it for itself at its first use, and finds the same samples or raises LeatError (ESTALE).
+    left_out lists files that no sample uses, as LeftOut (why, kind, first, count, bytes): hidden
+    files, files of another format, files beside class folders that have none of their kind, members
+    of archives with names that give no key. repr() shows format, samples, fields, classes and these
+    files. mounts is a list of the mount points of the Leat file system that a plain path is on;
+    else empty. types[field] is the type of its bytes: "" unknown, "npy" or "<f4[3,224,224]":
+    delivered as arrays of that dtype and shape, in place. Errors are LeatError.
+
+    It can be sent to other processes, forked or spawned (worker processes of other loaders). Each
+    of them opens it at its first use, and finds the same samples or raises LeatError (ESTALE).
     """
 
     def __init__(self, what: str, *, fs: Optional[FileSystem] = None, conf: Optional[str] = None,
                  stage_dir: Optional[str] = None, catalog: Optional[str] = None, threads: int = 1,
-                 verify: bool = True, framework: str = "auto",
+                 verify: bool = True, framework: Optional[str] = "auto",
                  format: Optional[str] = None, peers: bool = True, unpack_bytes: int = 0) -> None:
         self._arguments = {"what": what, "fs": fs, "conf": conf, "stage_dir": stage_dir,
                            "catalog": catalog, "threads": threads, "verify": verify,
                            "format": format, "peers": peers, "unpack_bytes": unpack_bytes}
-        self.framework = framework
+        self.framework = _arrays.framework(framework)
         self._open(**self._arguments)
 
     def _open(self, what, fs, conf, stage_dir, catalog, threads, verify, format, peers,
@@ -129,11 +141,11 @@ class Dataset:
                              unpack_bytes=unpack_bytes)
         p = ctypes.c_void_p()
         check(_c.leat_dataset_open(text(what), ctypes.byref(options), ctypes.byref(p)))
-        # Must outlive the data set, and its loaders.
+        # It must outlive the data set and its loaders.
         self._take(p, (fs._connection,) if fs else ())
 
     def _take(self, p: ctypes.c_void_p, connections: tuple) -> None:
-        """What was opened is this one's."""
+        """Takes over the opened data set."""
         self._p, self._pid, self._connections = Held(p, "data set"), os.getpid(), connections
         self._close = weakref.finalize(self, _close, self._p, connections)
         stat = _lib.sized(_lib.DatasetStat)
@@ -148,9 +160,10 @@ class Dataset:
                       for i, f in enumerate(self.fields)}
         self.classes = [os.fsdecode(_c.leat_dataset_class(p, i)) for i in range(stat.n_classes)]
         self.left_out = list(_left_out(p))
+        self.mounts = _mounts(p, self.path) if self.source == "local" else []
 
     def _again(self) -> None:
-        """In a process that the data set was handed to."""
+        """Opens the data set again, in a process to which it was sent."""
         same = (self._n, self.order_word)
         if self._close is not None:
             self._close.detach()
@@ -165,7 +178,7 @@ class Dataset:
         return state
 
     def close(self) -> None:
-        """No loader and no batch of it may be in use."""
+        """Closes the data set. No loader and no batch of it may be in use."""
         if self._close is not None:
             self._close()
         self._p, self._pid, self._connections = None, None, ()
@@ -206,7 +219,7 @@ class Dataset:
         return os.fsdecode(file)
 
     def read(self, ids: Sequence[int]) -> Batch:
-        """A Batch of these samples, in this order, repeats allowed, all read at once. IndexError,
+        """A Batch of these samples, in this order, with repetitions, read concurrently. IndexError,
         LeatError."""
         ids = [int(i) + self._n if i < 0 else int(i) for i in ids]
         for i in ids:
@@ -215,7 +228,7 @@ class Dataset:
         slot, array = Slot(), (ctypes.c_uint64 * len(ids))(*ids)
         with self._handle() as p:
             check(_c.leat_dataset_read(p, array, len(ids), ctypes.byref(slot.pointer)))
-        return Batch(slot, self, self.fields, _arrays.framework(self.framework), {})
+        return Batch(slot, self, self.fields, self.framework, {})
 
     def _samples(self, batch: Batch) -> List[Dict[str, Any]]:
         samples, columns = [], [(f, batch[f]) for f in batch]
@@ -228,42 +241,43 @@ class Dataset:
         return samples
 
     def __getitem__(self, i: Union[int, Sequence[int]]) -> Union[Dict[str, Any], Batch]:
-        """One sample as a dict of arrays, "__key__" and, of plain files, "class"; or a Batch for a
-        list."""
+        """One sample as a dict of arrays, with "__key__" and, for plain files, "class"; or a Batch
+        for a list."""
         if hasattr(i, "__len__"):
             return self.read(i)
         return self._samples(self.read([i]))[0]
 
     def __getitems__(self, ids: Sequence[int]) -> List[Dict[str, Any]]:
-        """What torch's fetchers call with a batch of indices: a list of samples, read together."""
+        """Called by torch's fetchers with a batch of indices: returns a list of samples, read
+        together."""
         return self._samples(self.read(ids))
 
     def order(self, mode: str = "global", seed: int = 0, epoch: int = 0, batch: int = 1) -> Order:
-        """The order of an epoch; `batch` (of all ranks) decides on the window where mode leaves it
-        open."""
+        """The order of an epoch. The default window depends on `batch` (samples of a batch of all
+        ranks)."""
         return Order(self, mode, seed, epoch, batch)
 
 
 class Mixture(Dataset):
-    """A weighted mixture of data sets, a data set itself: in every block of its order each part has
-    as many places as its weight says, each part is shuffled, and all its samples come once before
-    one comes again, also from one epoch to the next (client/loader/ORDER.md, "Mixtures").
+    """A weighted mixture of data sets, which is a data set too. In every block of its order each
+    part has as many places as its weight. Each part is shuffled, and all its samples come once
+    before any comes again, also across epochs (client/loader/ORDER.md, "Mixtures").
 
-    parts    (Dataset, weight) pairs: weights are whole numbers, or fractions that are taken as they
-             are written (0.7 and 0.3 are 7 and 3); None: its number of samples
-    epoch    positions of an epoch, cut to whole blocks; 0: about as many as there are samples
-    threads  loops that read
+    parts    (Dataset, weight) pairs: weights are whole numbers, or fractions in decimal notation
+             (0.7 and 0.3 are 7 and 3); None: its number of samples
+    epoch    positions of an epoch, rounded down to whole blocks; 0: about the number of samples
+    threads  loops that read; framework as for a Dataset
 
-    Samples are numbered part by part; fields are those of all parts (None where a sample has no
-    such field), classes of the same name are one. ValueError, LeatError.
+    Samples are numbered part by part. The fields are those of all parts (None if a sample has no
+    such field); classes with the same name are one class. ValueError, LeatError.
     """
 
     def __init__(self, parts: Sequence[Tuple[Dataset, Union[int, float, None]]], *, epoch: int = 0,
-                 threads: int = 1, framework: str = "auto") -> None:
+                 threads: int = 1, framework: Optional[str] = "auto") -> None:
         self._arguments = {"parts": [p for p, _ in parts],
                            "weights": _whole([w for _, w in parts]), "epoch": epoch,
                            "threads": threads}
-        self.framework = framework
+        self.framework = _arrays.framework(framework)
         self._open(**self._arguments)
 
     def _open(self, parts, weights, epoch, threads):  # pylint: disable=arguments-differ
@@ -274,10 +288,11 @@ class Mixture(Dataset):
                                                   for d, w in zip(parts, weights)))
             check(_c.leat_dataset_mix(given, len(parts), ctypes.byref(options), ctypes.byref(p)))
         self._take(p, tuple(c for d in parts for c in d._connections))
+        self.mounts = list(dict.fromkeys(m for d in parts for m in d.mounts))
 
 
 def _whole(weights: Sequence[Union[int, float, None]]) -> List[int]:
-    """The same proportions in whole numbers; 0 for None."""
+    """Returns whole numbers with these proportions; 0 for None."""
     if any(w is None for w in weights):
         if any(w is not None for w in weights):
             raise ValueError("either all parts have a weight or none")

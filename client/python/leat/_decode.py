@@ -1,31 +1,44 @@
-"""Decoders that the loader's own threads call, ahead of the program."""
+# SPDX-License-Identifier: Apache-2.0
+"""Decoders: functions that threads of the loader call ahead of the program."""
 from __future__ import annotations
 
 import ctypes
 import errno
 import os
-from typing import Any, Callable, Union
+from typing import Any, Callable, Dict, Optional, Union
 
 from . import _lib
 
 _BYTES = ctypes.c_uint8
 
 
+def functions(decode: Optional[Dict[str, Callable[[Any], Any]]]) -> Dict[str, Callable]:
+    """Checks the argument `decode` of DataLoader: TypeError."""
+    if decode is None:
+        return {}
+    if not hasattr(decode, "keys"):
+        raise TypeError("decode is a dict {field: function of one array}, not %r" % (decode,))
+    for field, function in decode.items():
+        if not callable(function):
+            raise TypeError("decode[%r] is a function of one array, not %r" % (field, function))
+    return dict(decode)
+
+
 class Decoder:
-    """Turns the bytes of a field into what a batch has in their place; given to a DataLoader as
+    """Converts the bytes of a field to those that a batch contains; passed to a DataLoader as
     decoders={field: Decoder(...)}.
 
     function   a C function of the type of leat_decoder.decode in leat_loader.h, from ctypes, or its
                address; or a Python function (data, out): both memoryviews of bytes, returning how
-               many bytes of out it wrote. It is called by several threads at once, and with
-               Python's lock, so that only C gains by threads
-    out_bytes  how many it may write, for each sample
-    type       what they are: "" bytes, "<f4" elements, "<f4[3,224,224]" an array
-    arg        address handed to a C function
+               many bytes of out it wrote. Several threads call it concurrently; a Python function
+               holds Python's lock, so only C gains by threads
+    out_bytes  limit for the bytes that it writes, for each sample
+    type       type of these bytes: "" bytes, "<f4" elements, "<f4[3,224,224]" an array
+    arg        address passed to a C function
 
-    A C function returns -errno for a sample that it can make nothing of, and may say why; a Python
-    function raises. Then the sample is skipped, or next() raises LeatError with file and offset, as
-    on_error says. What function and arg stand for must live as long as the loader.
+    A C function returns -errno for a sample that it cannot convert, and may set a text; a Python
+    function raises. Then the sample is skipped, or next() raises LeatError with file and offset, by
+    on_error. The objects behind function and arg must live as long as the loader.
     """
 
     def __init__(self, function: Union[Callable[..., Any], int], out_bytes: int, *, type: str = "",
@@ -33,7 +46,7 @@ class Decoder:
         self.out_bytes, self.type, self.arg = out_bytes, type, arg
         if not isinstance(function, (int, ctypes._CFuncPtr)):
             function = _lib.DECODE(_guarded(function))
-        self.function = function  # kept: C only has its address
+        self.function = function  # referenced, because C has only its address
         self.address = function if isinstance(function, int) else ctypes.cast(
             function, ctypes.c_void_p).value
 
@@ -45,7 +58,7 @@ def _guarded(function: Callable[[memoryview, memoryview], int]) -> Callable:
             data = memoryview((_BYTES * c.in_len).from_address(c.in_ or 1)).cast("B")
             out = memoryview((_BYTES * c.out_max).from_address(c.out)).cast("B")
             return int(function(data.toreadonly(), out))
-        except BaseException as error:  # nothing may pass through C
+        except BaseException as error:  # no exception may pass through C
             text = ("%s: %s" % (type(error).__name__, error)).encode()[:c.error_size - 1]
             ctypes.memmove(c.error, text + b"\0", len(text) + 1)
             return -(getattr(error, "errno", None) or errno.EINVAL)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Batches on a CUDA device: as torch tensors, or as arrays that CuPy, Numba and others take."""
 from __future__ import annotations
 
@@ -15,15 +16,15 @@ DIRECT = ("never", "auto", "require")  # enum leat_direct
 
 
 class DeviceArray:
-    """Memory of a CUDA device that belongs to a batch, for whatever knows
+    """Memory of a CUDA device that belongs to a batch, for libraries that support
     `__cuda_array_interface__` (cupy.asarray, numba.cuda.as_cuda_array, torch.as_tensor).
 
     ptr     device address; device: its number
     shape   in elements; typestr as NumPy writes it ("|u1", "<f4"); strides in bytes, None: C order
-    stream  the stream, a number, in which it may be read: the batch waits for what is there when it
-            is given back (0: the legacy default stream)
+    stream  the stream, a number, in which it may be read: a released batch is reused only after the
+            work in that stream (0: the legacy default stream)
 
-    The batch's slot is used again when the last of its arrays is gone.
+    The batch's slot is reused when the last of its arrays is deleted.
     """
 
     __slots__ = ("ptr", "shape", "typestr", "strides", "device", "stream", "_slot")
@@ -40,10 +41,11 @@ class DeviceArray:
                 "stream": self.stream or 1}
 
     def __dlpack__(self, *, stream: Optional[int] = None, **_) -> Any:
-        """For from_dlpack of CuPy, JAX, torch and others. stream: the consumer's, which then waits
-        for the batch (None: the legacy default stream; -1: it waits by itself)."""
+        """For from_dlpack of CuPy, JAX, torch and others. stream: that of the consumer, which then
+        waits for the batch (None: the legacy default stream; -1: the consumer synchronizes
+        itself)."""
         if stream != -1:
-            use(self._slot, 0 if stream in (None, 1) else stream)  # 1 means the legacy one too
+            use(self._slot, 0 if stream in (None, 1) else stream)  # 1 is the legacy one too
         order = "C"
         if self.strides is not None:
             step = int(self.typestr[2:])
@@ -82,7 +84,7 @@ class OnDevice:
 
     def __init__(self, slot, frame: str, device: str) -> None:
         self.slot, self.torch = slot, sys.modules["torch"] if frame == "torch" else None
-        # The stream that torch's next operations on that device are put in.
+        # The stream of torch's next operations on that device.
         self.stream = self.torch.cuda.current_stream(device).cuda_stream if self.torch else 0
         view = use(slot, self.stream)
         self.base, self.device = view.base, view.device
@@ -101,8 +103,8 @@ class OnDevice:
         return self._array(offset, (length,), "|u1")
 
     def typed(self, offset: int, dtype, shape: Sequence[int], order: str):
-        """An array of numpy's dtype and shape; order "C" or "F". A tensor that does not lie as its
-        type needs it is copied, on the device."""
+        """An array of numpy's dtype and shape; order "C" or "F". A tensor that is not aligned for
+        its type is copied, on the device."""
         count = dtype.itemsize
         for n in shape:
             count *= n
@@ -125,15 +127,15 @@ class OnDevice:
 
 
 class Copied(OnDevice):
-    """A copy of a batch's bytes in memory of torch's, any device."""
+    """A copy of a batch's bytes in memory of torch, on any device."""
 
     def __init__(self, whole) -> None:  # pylint: disable=super-init-not-called
         self.torch, self.whole = sys.modules["torch"], whole
 
 
 def copied(slot, host, device: Any) -> Copied:
-    """host: the slot's bytes as a tensor. By the loader's own copy where its memory is pinned,
-    which does not wait; else by torch's."""
+    """host: the slot's bytes as a tensor. If the loader's memory is pinned, the loader copies
+    without waiting; else torch copies."""
     torch = sys.modules["torch"]
     whole = torch.empty(host.numel(), dtype=torch.uint8, device=device)
     if whole.is_cuda:
@@ -149,14 +151,14 @@ def copied(slot, host, device: Any) -> Copied:
 
 
 def use(slot, stream: int) -> Any:
-    """The batch is read in this stream too."""
+    """Announces that the batch is read in this stream too."""
     view = _lib.sized(_lib.DeviceView)
     check(_c.leat_batch_device(slot.pointer, stream, ctypes.byref(view)))
     return view
 
 
 def resolve(device: Any, frame: str) -> str:
-    """"cuda" as torch means it: the device that this thread has chosen."""
+    """Resolves "cuda" like torch: to the device that this thread has chosen."""
     if str(device) == "cuda" and frame == "torch":
         return "cuda:%d" % sys.modules["torch"].cuda.current_device()
     return str(device)

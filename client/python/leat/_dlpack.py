@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arrays of a batch as DLPack capsules."""
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from . import _lib
 from ._errors import check
 from ._lib import lib as _c
 
-_NAME = b"dltensor"  # whoever takes the tensor renames its capsule
+_NAME = b"dltensor"  # the consumer of the tensor renames its capsule
 _api = ctypes.pythonapi
 _new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
     ("PyCapsule_New", _api))
@@ -20,14 +21,14 @@ _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
 
 @ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 def _gone(capsule):
-    """Nobody took it."""
+    """Destructor of a capsule: frees the tensor if no consumer has taken it."""
     if _is_valid(capsule, _NAME):
         _c.leat_dlpack_delete(_pointer(capsule, _NAME))
 
 
 def capsule(batch, address: int, shape: Sequence[int], typestr: str, fortran: bool,
             device: int) -> Any:
-    """Of memory of the batch; device -1: of the host."""
+    """Makes a capsule of memory of the batch; device -1: host memory."""
     array = _lib.sized(_lib.Array, data=address, type=typestr.encode(), fortran=fortran,
                        n_dims=len(shape))
     array.shape[:len(shape)] = shape

@@ -1,4 +1,5 @@
-"""What goes wrong, as exceptions."""
+# SPDX-License-Identifier: Apache-2.0
+"""Errors as exceptions."""
 from __future__ import annotations
 
 import functools
@@ -11,9 +12,9 @@ NO_OFFSET = (1 << 64) - 1
 
 
 class LeatError(OSError):
-    """errno and filename as in any OSError; `offset` in the file (None: all of it); `origin`
-    "local", "server" or "". It is also the class that Python has for its errno, where there is one:
-    FileNotFoundError, PermissionError, TimeoutError, ConnectionRefusedError, ..."""
+    """errno and filename like any OSError; `offset` in the file (None: the whole file); `origin`
+    "local", "server" or "". It is also an instance of Python's class for its errno, if there is
+    one: FileNotFoundError, PermissionError, TimeoutError, ConnectionRefusedError, ..."""
 
     def __new__(cls, errno: int, message: str, filename: Optional[str] = None,
                 offset: Optional[int] = None, origin: str = "") -> LeatError:
@@ -26,7 +27,7 @@ class LeatError(OSError):
         self.offset, self.origin = offset, origin
 
     def __reduce__(self):
-        # All of it, so that it survives pickling between processes.
+        # All arguments, so that it survives pickling between processes.
         return (LeatError, (self.errno, self.strerror, self.filename, self.offset, self.origin))
 
     def __str__(self) -> str:
@@ -42,7 +43,7 @@ def _kind(errno: int) -> type:
 
 
 def check(rc: int) -> int:
-    """rc where it is none of an error; else raises what leat_last_error says."""
+    """Returns rc unless it is an error; else raises what leat_last_error returns."""
     if rc >= 0:
         return rc
     e = _c.leat_last_error().contents
@@ -52,7 +53,7 @@ def check(rc: int) -> int:
 
 
 def check_file(rc: int, path: str) -> int:
-    """The same for functions of leat.h, which know no more than a status."""
+    """Like check(), for functions of leat.h, which return only a status."""
     if rc >= 0:
         return rc
     message = _c.leat_strerror(rc).decode()

@@ -1,9 +1,12 @@
-"""Data sets, and counters of a loader, as a text for people."""
+# SPDX-License-Identifier: Apache-2.0
+"""Text about data sets and counters of a loader."""
 from __future__ import annotations
 
-from typing import Any, Dict
+import os
+import re
+from typing import Any, Dict, Optional, Sequence
 
-_ENOUGH = 0.95  # of the time computing: nothing to be done
+_ENOUGH = 0.95  # share of time computing that needs no improvement
 
 _CAUSES = {
     "local": ("reading local files",
@@ -30,8 +33,38 @@ def _mib(n: int) -> str:
     return "%.1f MiB" % (n / 2**20)
 
 
-def explain(m: Dict[str, Any], source: str) -> str:
-    """m: DataLoader.metrics()."""
+def mount_of(path: str, mountinfo: str = "/proc/self/mountinfo") -> Optional[str]:
+    """Where the Leat file system that contains path is mounted; None: path is on no Leat file
+    system, or that cannot be determined."""
+    try:
+        path = os.path.realpath(path)
+        device = os.stat(path).st_dev
+        with open(mountinfo, encoding="utf-8", errors="surrogateescape") as f:
+            lines = f.readlines()
+    except OSError:
+        return None
+    number, found = "%d:%d" % (os.major(device), os.minor(device)), []
+    for line in lines:
+        mount, _, kind = line.partition(" - ")
+        words = mount.split()
+        if len(words) > 4 and words[2] == number and kind.split(" ")[0] == "fuse.leat":
+            # Separators within a field are written as octal digits.
+            found.append(re.sub(r"\\([0-7]{3})", lambda m: chr(int(m.group(1), 8)), words[4]))
+    above = [p for p in found if path == p or path.startswith(p.rstrip("/") + "/")]
+    return max(above, key=len) if above else found[-1] if found else None
+
+
+_FASTER = ("open it past the kernel by name (leat.Dataset(\"leat:NAME@VERSION\"); `leat "
+           "dataset create` makes one), or stage a copy (leat.stage_in)")
+
+
+def explain(m: Dict[str, Any], source: str, mounts: Sequence[str] = ()) -> str:
+    """m: DataLoader.metrics(); mounts: mount points of Leat that data sets on plain paths are
+    on."""
+    causes, local = _CAUSES, "local files"
+    if mounts:
+        local = "the mount of Leat at " + ", ".join(mounts)
+        causes = dict(_CAUSES, local=("reading through " + local, _FASTER))
     total = m["wait_us"] + m["busy_us"]
     lines = ["%d batches, %d samples in %.1f s: %.1f %% of the time was spent waiting for data."
              % (m["batches"], m["samples"], total / 1e6, 100 * (1 - m["utilisation"]))]
@@ -40,18 +73,21 @@ def explain(m: Dict[str, Any], source: str) -> str:
     if m["utilisation"] >= _ENOUGH or not stalls:
         lines.append("The loader keeps up.")
     else:
-        why, remedy = _CAUSES[stalls[0][1]]
+        why, remedy = causes[stalls[0][1]]
         lines.append("Mostly for %s (%s: %.2f s, %.0f %% of the waits). What helps: %s." % (
             why, stalls[0][1], stalls[0][0] / 1e6, 100 * stalls[0][0] / waited, remedy))
         for us, name in stalls[1:]:
             if us * 20 >= waited:
-                lines.append("Also for %s (%s: %.2f s)." % (_CAUSES[name][0], name, us / 1e6))
+                lines.append("Also for %s (%s: %.2f s)." % (causes[name][0], name, us / 1e6))
     lines.append("Read: %s from %s, %s verified; %d of %d slots held, %d ready; %s of %s memory."
                  % (
         _mib(m["bytes_local"] + m["bytes_server"]),
-        {"copy": "the staged copy", "server": "the servers"}.get(source, "local files"),
+        {"copy": "the staged copy", "server": "the servers"}.get(source, local),
         _mib(m["bytes_verified"]), m["held"], m["depth"], m["ready"], _mib(m["memory"]),
         _mib(m["memory_limit"])))
+    if mounts:
+        lines.append("These paths lie on %s: the kernel reads from the servers, and no manifest is "
+                     "compared. Faster: %s." % (local, _FASTER))
     if m["bytes_peer"] or m["peers_dropped"]:
         lines.append("Of other nodes: %s; %d may be asked, %d times one was left out (%d for wrong "
                      "bytes)." % (_mib(m["bytes_peer"]), m["peers"], m["peers_dropped"],
@@ -105,7 +141,8 @@ def describe(ds: Any) -> str:
              "  samples   %d in %d files, %s, read from %s" % (
                  len(ds), ds.files, _mib(ds.bytes),
                  {"copy": "the staged copy", "server": "the servers",
-                  "local": "local files"}.get(ds.source, "where each of them lies")),
+                  "local": "the mount of Leat at " + ", ".join(ds.mounts) if ds.mounts else
+                  "local files"}.get(ds.source, "where each of them lies")),
              "  fields    " + _some(ds.fields, 8)]
     if ds.packed:
         lines.append("  packed    %d files, unpacked when they are read" % ds.packed)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A connection to a cluster, and staging."""
 from __future__ import annotations
 
@@ -20,8 +21,9 @@ def _close_in(pid: int, fs: ctypes.c_void_p) -> None:
 
 
 class _Connection:
-    """What FileSystem and all that was opened with it refer to, their finalizers too: garbage is
-    finalized in any order, and the connection ends behind the last of them."""
+    """The connection of a FileSystem and of all objects that were opened with it, including their
+    finalizers: garbage is finalized in any order, and the connection ends after the last of
+    them."""
 
     __slots__ = ("close", "__weakref__")
 
@@ -31,9 +33,9 @@ class _Connection:
 
 class FileSystem:
     """A connection to a Leat cluster; conf: path of leat.conf, else $LEAT_CONF, else
-    /etc/leat/leat.conf. A forked or spawned process that is given one connects for itself.
+    /etc/leat/leat.conf. In a forked or spawned process the object makes a new connection.
 
-    Raises LeatError where the configuration is wrong or nobody answers."""
+    Raises LeatError if the configuration is wrong or no server answers."""
 
     def __init__(self, conf: Optional[str] = None, *, _within_ms: int = 0) -> None:
         self.conf, self._within_ms = conf, _within_ms
@@ -41,7 +43,7 @@ class FileSystem:
 
     def _connect(self) -> None:
         fs = ctypes.c_void_p()
-        why = ctypes.create_string_buffer(1024)
+        why = ctypes.create_string_buffer(4096)
         options = _lib.sized(_lib.Options, message_size=len(why),
                              message=ctypes.cast(why, ctypes.c_char_p))
         if self._within_ms:
@@ -50,9 +52,14 @@ class FileSystem:
         rc = _c.leat_open_fs(text(self.conf), ctypes.byref(options), ctypes.byref(fs))
         if rc < 0:
             conf = self.conf or os.environ.get("LEAT_CONF") or "/etc/leat/leat.conf"
-            raise LeatError(_c.leat_errno(rc), "cannot connect to the metadata servers that %s "
-                            "names: %s (leat status says more)" % (
-                                conf, why.value.decode(errors="replace")), self.conf)
+            message = why.value.decode(errors="replace")
+            # Otherwise no request was sent, and the message has the next step (leat.h).
+            if message.startswith("mds = "):
+                message = "cannot connect to the metadata servers that %s names: %s (leat " \
+                          "status says more)" % (conf, message)
+            else:
+                message = "cannot connect to a Leat cluster: " + message
+            raise LeatError(_c.leat_errno(rc), message, self.conf)
         self._p, self._pid = fs, os.getpid()
         self._connection = _Connection(fs)
 
@@ -67,7 +74,7 @@ class FileSystem:
         return (FileSystem, (self.conf,))
 
     def close(self) -> None:
-        """Ends the connection. Data sets opened with it must have been closed."""
+        """Ends the connection. Data sets opened with it must be closed before."""
         self._connection.close()
         self._p = None
 
@@ -82,7 +89,7 @@ def connect(conf: Optional[str] = None) -> FileSystem:
     return FileSystem(conf)
 
 
-# How long a server may take to answer where a copy is here that can do without one.
+# Time for a server to answer if a local copy can be used without it.
 _WITHIN_MS = 1000
 _NOBODY_THERE = {errno.ECONNREFUSED, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH,
                  errno.EHOSTDOWN, errno.EAGAIN, errno.EIO}
@@ -90,7 +97,7 @@ _NOBODY_THERE = {errno.ECONNREFUSED, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.
 
 def connect_or_copy(what: str, conf: Optional[str],
                     stage_dir: Optional[str]) -> Optional[FileSystem]:
-    """A connection; None where nobody answers and the name `what` is staged in stage_dir."""
+    """A connection; None if no server answers and `what` is staged in stage_dir by that name."""
     if stage_dir is None or what.startswith("/") or \
             _c.leat_stage_path(text(stage_dir), text(what), ctypes.create_string_buffer(4096),
                                4096) < 0:
@@ -108,7 +115,7 @@ _kept_lock = threading.Lock()
 
 
 def kept(conf: Optional[str]) -> FileSystem:
-    """A connection that stays until the process ends, for calls that come again and again."""
+    """A connection that stays until the process ends, for repeated calls."""
     with _kept_lock:
         fs = _kept.get(conf)
         if fs is None:
@@ -119,12 +126,12 @@ def kept(conf: Optional[str]) -> FileSystem:
 def stage_in(source: str, to: str, *, fs: Optional[FileSystem] = None, conf: Optional[str] = None,
              catalog: Optional[str] = None, readback: bool = False,
              progress: Optional[Callable[[str, int, int], None]] = None) -> str:
-    """Copies a data set to the local directory `to`, verified, and returns the path of the
-    copy's files.
+    """Copies a data set to the local directory `to`, verified, and returns the path of the copy's
+    files.
 
     source: an absolute directory, "leat:/path" or "leat:name@version". progress(phase, bytes,
-    total) is called now and then. What is there already is not moved again. Raises LeatError;
-    what was copied until then is kept for the next call.
+    total) is called now and then. Data that the copy has already is not transferred again. Raises
+    LeatError; the data copied until then stays for the next call.
     """
     own = None
     source = os.fsdecode(source)
@@ -148,6 +155,9 @@ def stage_in(source: str, to: str, *, fs: Optional[FileSystem] = None, conf: Opt
         if own:
             own.close()
     if rc < 0:
-        raise LeatError(_c.leat_errno(rc), result.message.decode(errors="replace"),
+        message = result.message.decode(errors="replace")
+        if fs is catalog is None and not source.startswith("/"):
+            message += "; one of a Leat file system is called leat:" + source
+        raise LeatError(_c.leat_errno(rc), message,
                         os.fsdecode(result.fail_path) or None)
     return os.fsdecode(result.path)

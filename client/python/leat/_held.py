@@ -1,4 +1,5 @@
-"""Pointers that threads call C with, and that a finalizer takes away."""
+# SPDX-License-Identifier: Apache-2.0
+"""Pointers that threads pass to C, and that a finalizer takes."""
 from __future__ import annotations
 
 import ctypes
@@ -8,14 +9,14 @@ from typing import Dict, Optional
 
 
 class Held:
-    """A pointer that is not freed while another thread calls with it: at the interpreter's end the
-    finalizers run while daemon threads go on.
+    """A pointer that is not freed while another thread passes it to C: at the interpreter's end,
+    finalizers run while daemon threads continue.
 
         with held as p:
             call(p)
 
-    ValueError once it was taken. In a forked child nobody waits for threads that are not there, and
-    C says what it thinks of the call.
+    ValueError after it was taken. A forked child does not wait for threads, which do not exist
+    there, and C returns whether it permits the call.
     """
 
     __slots__ = ("_what", "_pid", "_p", "_calls", "_changed")
@@ -23,8 +24,8 @@ class Held:
     def __init__(self, p: ctypes.c_void_p, what: str) -> None:
         self._what, self._pid = what, os.getpid()
         self._p: Optional[ctypes.c_void_p] = p
-        self._calls: Dict[int, int] = {}  # thread -> calls that are under way
-        # Of a lock that a thread may take twice: a signal handler may close what it interrupts.
+        self._calls: Dict[int, int] = {}  # thread -> calls in progress
+        # With a reentrant lock: a signal handler may close the object that it interrupts.
         self._changed = threading.Condition(threading.RLock())
 
     def __enter__(self) -> ctypes.c_void_p:
@@ -50,8 +51,8 @@ class Held:
                 self._changed.notify_all()
 
     def take(self) -> Optional[ctypes.c_void_p]:
-        """For who frees it, once: when no other thread calls with it any more. None: nothing is to
-        be freed here."""
+        """Returns the pointer to the caller, which frees it, once, when no other thread uses it.
+        None: the caller has nothing to free."""
         if os.getpid() != self._pid:
             return None
         me = threading.get_ident()

@@ -1,5 +1,6 @@
-"""libleat.so through ctypes: structs and prototypes of leat.h, leat_loader.h and leat_stage.h,
-nothing more."""
+# SPDX-License-Identifier: Apache-2.0
+"""libleat.so through ctypes: only structs and prototypes of leat.h, leat_loader.h and
+leat_stage.h."""
 import ctypes
 import ctypes.util
 import os

@@ -1,4 +1,5 @@
-"""The loader, and what it says about itself."""
+# SPDX-License-Identifier: Apache-2.0
+"""The loader, its state and its metrics."""
 from __future__ import annotations
 
 import ctypes
@@ -21,7 +22,7 @@ from ._ranks import rank_and_world, ranks_of_node
 
 _BUSY = 16
 _TIMEDOUT = 110
-_TICK_MS = 200  # how long a call stays in C before Python may take a Ctrl-C
+_TICK_MS = 200  # limit for a call in C, after which Python may raise a Ctrl-C
 
 
 def _close(held: Held, _connections: tuple) -> None:
@@ -29,7 +30,7 @@ def _close(held: Held, _connections: tuple) -> None:
 
 
 def _check_whole(state: Any) -> None:
-    """ValueError where a state is one that only leat.IterableDataset can go on from."""
+    """ValueError for a state from which only leat.IterableDataset can continue."""
     if isinstance(state, dict) and ("skip" in state or "workers" in state):
         raise ValueError("the state is %s: only leat.IterableDataset goes on from there" % (
             "of worker %s of %s of torchdata's StatefulDataLoader" % (
@@ -41,39 +42,40 @@ class DataLoader:
     """Batches of a Dataset in shuffled order, read ahead by C threads.
 
     batch_size    samples per rank and step; or global_batch, of all ranks together
-    seed, epoch   where the order begins
+    seed, epoch   start of the order
     order         "global", "window", "window:N" (shards), "sequential", "file"
-    tail          what becomes of the last, incomplete step: "drop", "pad", "shorter"
-    rank, world   "auto": as the launcher says (leat.rank_and_world), else 0 and 1; the logger
-                  "leat" tells which, at the level INFO
-    depth         batches in memory, those in use included (0: up to 8, read ahead as far as the
-                  source's delays ask for); memory_limit in bytes (0: 1 GiB)
+    tail          treatment of the last, incomplete step: "drop", "pad", "shorter"
+    rank, world   "auto": from the launcher (leat.rank_and_world), else 0 and 1; the logger "leat"
+                  reports the launcher, at the level INFO
+    depth         batches in memory, including those in use (0: up to 8, read ahead as far as the
+                  source's delays require); memory_limit in bytes (0: 1 GiB)
     on_error      "raise", or "skip": a sample that cannot be read shortens its batch
     fields        which to read (all); decode: field -> function of one array
-    framework     "numpy" or "torch" arrays, or "memoryview"; "auto": torch if it has been
-                  imported, else numpy
+    framework     "numpy" arrays, "torch" tensors or "memoryview"; "auto", None: numpy (memoryview
+                  without numpy), whatever has been imported
     stride, phase only every stride-th step, from phase on: for worker processes of your own
     device        "cuda:N" or "cuda": batches are copied there as soon as they are complete, and
                   their arrays are tensors of that device (framework "torch"; others: DeviceArray);
                   device_fields: only these, the others stay in host memory
     pinned        the memory of batches is registered with CUDA, so that tensor.to("cuda",
-                  non_blocking=True) runs beside the program: "auto", where this thread uses CUDA;
-                  "never"; "try", which starts the driver if there is one; "require"
-    direct        "auto": batches go from local files straight to the device, by cuFile, where there
-                  is one, the processor need not look at them (staged copies: from the second
-                  epoch on) and it has been measured to be quicker; "require": there must be one
-    cache_dir     a folder of a local disk that keeps up to cache_bytes of a data set that is not
-                  staged and does not fit, dropping what is needed last; shared by cache_ranks
-                  ranks of this node ("auto": as the launcher says, else 1)
-    decoders      field -> Decoder: functions that decode_threads (0: 2) C threads call ahead; one
-                  that takes longer than decode_ms (0: 10000) is an error (EBUSY), not a hang
+                  non_blocking=True) is asynchronous: "auto", if this thread uses CUDA; "never";
+                  "try", which starts the driver if there is one; "require"
+    direct        "auto": batches are read from local files straight to the device, by cuFile, if
+                  there is one, the processor need not process them (staged copies: from the second
+                  epoch on) and it was measured to be faster; "require": there must be one
+    cache_dir     a folder of a local disk that caches up to cache_bytes of a data set that is not
+                  staged; the data that is needed last is dropped first; shared by cache_ranks ranks
+                  of this node ("auto": from the launcher, else 1)
+    decoders      field -> Decoder: functions that decode_threads (0: 2) C threads call ahead; a
+                  call that takes longer than decode_ms (0: 10000) is an error (EBUSY), not a hang
 
-    Iterating yields Batch dicts to the end of the epoch; iterating again goes on with the next
-    epoch, and after a break with the next batch. set_epoch() goes to an epoch's start.
+    Iterating yields Batch dicts to the end of the epoch. Iterating again continues with the next
+    epoch; after a break it continues with the next batch. set_epoch() moves to the start of an
+    epoch.
 
-    LeatError: EBUSY when all batches are held by the caller; of reading, with file and offset,
-    after which the next call tries the same batch again; EOPNOTSUPP in a forked child. Ctrl-C is
-    taken within 0.2 s.
+    LeatError: EBUSY if the caller holds all batches; for a read error with file and offset, after
+    which the next call tries the same batch again; EOPNOTSUPP in a forked child. Ctrl-C is raised
+    within 0.2 s.
     """
 
     def __init__(self, ds: Dataset, batch_size: Optional[int] = None, *,
@@ -82,7 +84,7 @@ class DataLoader:
                  world: Union[int, str] = "auto", depth: int = 0, memory_limit: int = 0,
                  on_error: str = "raise", fields: Optional[Sequence[str]] = None,
                  decode: Optional[Dict[str, Callable[[Any], Any]]] = None,
-                 framework: str = "auto", stride: int = 1, phase: int = 0,
+                 framework: Optional[str] = "auto", stride: int = 1, phase: int = 0,
                  device: Optional[str] = None, device_fields: Optional[Sequence[str]] = None,
                  pinned: str = "auto", direct: str = "never",
                  cache_dir: Optional[str] = None, cache_bytes: int = 0,
@@ -112,10 +114,10 @@ class DataLoader:
                              "arrays, whose headers are read here")
         self.dataset, self.rank, self.world = ds, rank, world
         self.fields = list(ds.fields if fields is None else dict.fromkeys(fields))
-        self.decode, self.framework = dict(decode or {}), framework
+        self.decode, self.framework = _decode.functions(decode), _arrays.framework(framework)
         self._device = None
         if device is not None:
-            self._device = _device.resolve(device, _arrays.framework(framework))
+            self._device = _device.resolve(device, self.framework)
         names = None
         if fields is not None:
             encoded = [os.fsencode(f) for f in self.fields] + [None]
@@ -149,7 +151,7 @@ class DataLoader:
         self.steps = _c.leat_loader_steps(p)
 
     def close(self) -> None:
-        """Batches stay valid."""
+        """Closes the loader. Batches stay valid."""
         self._close()
 
     def __enter__(self) -> DataLoader:
@@ -159,8 +161,14 @@ class DataLoader:
         self.close()
 
     def __len__(self) -> int:
-        """Steps of an epoch, the same on every rank."""
+        """Steps of an epoch, equal on every rank."""
         return self.steps
+
+    def __repr__(self) -> str:
+        closed = not self._close.alive
+        return "<leat.DataLoader of %s: %d steps an epoch, rank %d of %d, fields %s%s>" % (
+            self.dataset.path or self.dataset.source, self.steps, self.rank, self.world,
+            ", ".join(self.fields) or "none", ", closed" if closed else "")
 
     def next(self) -> Optional[Batch]:
         """The next Batch, or None at the end of the epoch."""
@@ -174,11 +182,12 @@ class DataLoader:
                 continue
             if check(rc) == 0:
                 return None
-            return Batch(slot, self.dataset, self.fields, _arrays.framework(self.framework),
-                         self.decode, self._device, self._on_device, self._types)
+            return Batch(slot, self.dataset, self.fields, self.framework, self.decode,
+                         self._device, self._on_device, self._types)
 
     def _collect(self) -> bool:
-        """Batches in reference cycles look held: once, before that becomes an error."""
+        """Collects garbage once before EBUSY is raised: batches in reference cycles count as
+        held."""
         before = self.metrics()["held"]
         gc.collect()
         return self.metrics()["held"] < before
@@ -192,28 +201,28 @@ class DataLoader:
             del batch
 
     def set_epoch(self, epoch: int) -> None:
-        """Goes to the start of that epoch; nothing happens where it is there already."""
+        """Moves to the start of that epoch; does nothing if the loader is at that start."""
         with self._p as p:
             check(_c.leat_loader_set_epoch(p, epoch))
 
     def state_dict(self) -> Dict[str, Any]:
-        """Where training stands: batches handed out, never those read ahead. Small, JSON-able,
-        the same on all ranks. Where somebody takes batches ahead of the loop (tf.data's prefetch,
-        DALI's queue), say state_at()."""
+        """The position of the training: batches handed out, never those read ahead. Small,
+        JSON-able, equal on all ranks. If another library takes batches ahead of the loop (tf.data's
+        prefetch, DALI's queue), use state_at()."""
         text = ctypes.create_string_buffer(256)
         with self._p as p:
             check(_c.leat_loader_state(p, text, 256))
         return json.loads(text.value)
 
     def state_at(self, epoch: int, steps: int) -> Dict[str, Any]:
-        """The state after so many steps of that epoch, counted from its start, were consumed."""
+        """The state after `steps` steps of that epoch, counted from its start, were consumed."""
         state = self.state_dict()
         return dict(state, epoch=epoch, pos=min(steps, self.steps) * state["G"])
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
-        """Goes on from there; the world size may be another, the global batch not. LeatError
-        (EINVAL) where it belongs to another data set, order, seed or global batch, ValueError where
-        only leat.IterableDataset can go on from it."""
+        """Continues from there. The world size may differ, the global batch may not. LeatError
+        (EINVAL) if the state belongs to another data set, order, seed or global batch; ValueError
+        if only leat.IterableDataset can continue from it."""
         _check_whole(state)
         with self._p as p:
             check(_c.leat_loader_set_state(p, json.dumps(state).encode()))
@@ -234,6 +243,5 @@ class DataLoader:
         return result
 
     def explain(self) -> str:
-        """In a few lines: how much of the time was spent waiting for batches, what for, and what
-        would help."""
-        return explain(self.metrics(), self.dataset.source)
+        """A few lines: the share of time spent waiting for batches, the causes, and remedies."""
+        return explain(self.metrics(), self.dataset.source, self.dataset.mounts)

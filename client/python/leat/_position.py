@@ -1,4 +1,5 @@
-"""Where the steps of an epoch lie in its order, for those who deal them out without a loader."""
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of an epoch in its order, for data sets that deliver them without a loader."""
 from __future__ import annotations
 
 from typing import Any, Dict, NamedTuple, Optional, Tuple
@@ -8,19 +9,19 @@ from ._loader import DataLoader
 
 
 class Place(NamedTuple):
-    """A step of an epoch, and how many samples of the rank's share of it were given already."""
+    """A step of an epoch, and how many samples of the rank's share of it were delivered already."""
     epoch: int
     step: int
     skip: int
 
 
 class Position:
-    """The steps of a loader with these options: how many, which samples, and the state after so
-    many of them. One with the same arguments gives the same on every machine."""
+    """The steps of a loader with these options: their number, their samples, and the state after
+    any of them. Equal arguments yield equal results on every machine."""
 
     def __init__(self, ds: Dataset, global_batch: int, seed: int, order: str, tail: str, rank: int,
                  world: int) -> None:
-        # A loader checks the options and names the state. With no memory it reads nothing.
+        # A loader checks the options and names the state. Without memory it reads nothing.
         with DataLoader(ds, global_batch=global_batch, seed=seed, order=order, tail=tail, rank=rank,
                         world=world, depth=2, memory_limit=1) as loader:
             self._state, self.steps = loader.state_dict(), loader.steps
@@ -28,7 +29,8 @@ class Position:
         self.tail, self.seed, self.mode = tail, seed, self._state["order"]
 
     def share(self, step: int) -> Tuple[int, int]:
-        """This rank's first position in a step, and how many (client/loader/ORDER.md)."""
+        """This rank's first position in a step, and the number of its positions
+        (client/loader/ORDER.md)."""
         base, m = step * self.batch, self.batch
         if self.tail == "shorter":
             m = min(m, self.n - base)
@@ -36,8 +38,9 @@ class Position:
         return base + first, (self.rank + 1) * m // self.world - first
 
     def state(self, place: Place) -> Dict[str, Any]:
-        """As DataLoader.state_dict() there; in the middle of a step with "skip", samples of the
-        rank's share, and with "world", whose ranks have such shares."""
+        """Like DataLoader.state_dict() at this place. In the middle of a step the state has "skip",
+        the delivered samples of the rank's share, and "world", the number of ranks that have such
+        shares."""
         state = dict(self._state, epoch=place.epoch,
                      pos=min(place.step, self.steps) * self.batch)
         if place.skip:
@@ -46,8 +49,8 @@ class Position:
 
     def where(self, state: Dict[str, Any], worker: Optional[int] = None,
               workers: int = 1) -> Place:
-        """The place of a state; of one of this worker's, or of one of all workers, this worker's.
-        ValueError where it belongs to something else."""
+        """The place of a state: of a state of this worker, or this worker's place in a state of all
+        workers. ValueError if the state belongs to another data set or order."""
         for name in ("v", "ds", "n", "order", "seed", "G"):
             if state.get(name) != self._state[name]:
                 raise ValueError("the state is of another data set, order, seed or global batch: "

@@ -1,9 +1,10 @@
-"""Which rank of how many this process is, as its launcher tells it.
+# SPDX-License-Identifier: Apache-2.0
+"""The rank and the number of ranks of this process, from its launcher.
 
-Launchers are often started by one another, and each adds its variables to those of the ones around
-it. The innermost is right: torchrun and what speaks like it (RANK), then mpirun, mpiexec and
-horovodrun, then srun. Slurm sets SLURM_PROCID and SLURM_NTASKS in batch scripts and in allocations
-too, where one process runs and not SLURM_NTASKS: they count in a step of srun only."""
+Launchers are often started by one another, and each adds its variables to those of the launchers
+around it. The innermost is right: torchrun and compatible launchers (RANK), then mpirun, mpiexec
+and horovodrun, then srun. Slurm sets SLURM_PROCID and SLURM_NTASKS in batch scripts and in
+allocations too, where one process runs and not SLURM_NTASKS: they count only in a step of srun."""
 from __future__ import annotations
 
 import logging
@@ -31,7 +32,7 @@ _MPI = (_Launcher("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WOR
         _Launcher("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"))
 _SLURM = _Launcher("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",
                    "SLURM_STEP_TASKS_PER_NODE")
-# Steps from here on are none of srun's tasks: batch scripts, interactive shells, prologs.
+# Steps with larger numbers are no tasks of srun: batch scripts, interactive shells, prologs.
 _SLURM_SPECIAL = 0xfffffff0
 
 _said: set = set()
@@ -53,7 +54,7 @@ def _told(env: Mapping[str, str], by: _Launcher) -> Optional[Tuple[int, int]]:
 
 
 def _in_step(env: Mapping[str, str]) -> Dict[str, str]:
-    """Slurm's variables of this task, where srun started it, or none."""
+    """Slurm's variables of this task if srun started it, else none."""
     step = next((n for n in (_number(env, "SLURM_STEP_ID"), _number(env, "SLURM_STEPID"))
                  if n is not None), None)
     if step is None or step >= _SLURM_SPECIAL:
@@ -65,8 +66,8 @@ def _in_step(env: Mapping[str, str]) -> Dict[str, str]:
 
 
 def _mpi(env: Mapping[str, str]) -> List[Tuple[_Launcher, Tuple[int, int]]]:
-    """What is told between torchrun and srun. srun sets PMI_RANK for its tasks as well: what is
-    the same as in the step is not more than it."""
+    """The launchers between torchrun and srun that have set variables. srun sets PMI_RANK for its
+    tasks too, so values equal to those of the step count only if there are no others."""
     step = _told(_in_step(env), _SLURM)
     told = [(by, _told(env, by)) for by in _MPI]
     told = [(by, value) for by, value in told if value is not None]
@@ -98,7 +99,8 @@ def _find(env: Mapping[str, str]) -> Tuple[int, int, str, Optional[_Launcher]]:
 
 
 def _refuse_halves(env: Mapping[str, str]) -> None:
-    """Who knows a rank and no world, or a world and no rank, must not read as if it were alone."""
+    """Refuses a rank without a world, or a world without a rank: such a process would read as if it
+    were alone."""
     for rank, size in [(by.rank, by.size) for by in (_TORCH, *_MPI)] + [("PMIX_RANK", None)]:
         number, count = _number(env, rank), _number(env, size) if size else None
         if number is not None:
@@ -121,11 +123,11 @@ def _of_torch() -> Optional[Tuple[int, int]]:
 
 def rank_and_world(rank: Union[int, str] = "auto", world: Union[int, str] = "auto",
                    env: Optional[Mapping[str, str]] = None) -> Tuple[int, int]:
-    """What is given wins; then torch.distributed, if it is initialised; then RANK and WORLD_SIZE
-    (torchrun, Kubernetes' PyTorchJob); then OMPI_COMM_WORLD_*, PMI_*, MV2_COMM_WORLD_*, HOROVOD_*;
-    then Slurm's variables, in a step of srun only; else 0 of 1. The logger "leat" says once which
-    it was, at the level INFO. ValueError where mpirun, mpiexec and horovodrun contradict each
-    other, or only one half is told."""
+    """Arguments are used if given; else torch.distributed, if it is initialised; else RANK and
+    WORLD_SIZE (torchrun, Kubernetes' PyTorchJob); else OMPI_COMM_WORLD_*, PMI_*, MV2_COMM_WORLD_*,
+    HOROVOD_*; else Slurm's variables, in a step of srun only; else 0 of 1. The logger "leat"
+    reports once which of them was used, at the level INFO. ValueError if mpirun, mpiexec and
+    horovodrun contradict each other, or only one of rank and world is set."""
     if rank != "auto" and world != "auto":
         return rank, world  # type: ignore[return-value]
     if (rank == "auto") != (world == "auto"):
@@ -143,13 +145,13 @@ def rank_and_world(rank: Union[int, str] = "auto", world: Union[int, str] = "aut
 
 def ranks_of_node(rank: int, world: int, given: Union[int, str] = "auto",
                   env: Optional[Mapping[str, str]] = None) -> int:
-    """How many ranks this node has, where they are a block of that many: what is given, else what
-    the launcher says that tells the rank, else 1."""
+    """The number of ranks on this node, if they have consecutive numbers and start at a multiple of
+    it: the argument, else that of the launcher that sets the rank, else 1."""
     if given != "auto":
         return given  # type: ignore[return-value]
     env = os.environ if env is None else env
     step = _in_step(env)
-    # Slurm: "4(x2)" are four on each of two nodes.
+    # Slurm: "4(x2)" means four on each of two nodes.
     step[_SLURM.local_size] = re.sub(r"\(x[0-9]+\)$", "", step.get(_SLURM.local_size, ""))
     for source, by in ((env, _TORCH), *((env, by) for by in _MPI), (step, _SLURM)):
         local, size = _number(source, by.local), _number(source, by.local_size)

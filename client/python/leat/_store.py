@@ -1,5 +1,6 @@
-"""A file to read at any place, or one to write and then publish, on a local (or mounted) file
-system or through libleat ("leat:/path"). All calls may come from several threads at once."""
+# SPDX-License-Identifier: Apache-2.0
+"""A file to read at any offset, or one to write and then publish, on a local (or mounted) file
+system or through libleat ("leat:/path"). Several threads may make all calls concurrently."""
 from __future__ import annotations
 
 import ctypes
@@ -18,7 +19,7 @@ _NAME_MAX = 255
 
 
 def temporary(path: str) -> str:
-    """A name beside it; of a long name only the beginning."""
+    """A name for a temporary file beside path; of a long name only the beginning is used."""
     tail = os.fsencode(".%s-%d-%s.part" % (socket.gethostname()[:64], os.getpid(),
                                            secrets.token_hex(4)))
     folder, name = os.path.split(os.fsencode(path))
@@ -26,7 +27,7 @@ def temporary(path: str) -> str:
 
 
 def address(buffer) -> int:
-    """Of a writable buffer."""
+    """The address of a writable buffer."""
     return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
 
 
@@ -40,7 +41,7 @@ class LocalFile:
         return os.fstat(self.fd).st_size
 
     def read_into(self, buffer: memoryview, off: int) -> int:
-        """Bytes read: fewer only at the end of the file."""
+        """Returns the bytes read: fewer only at the end of the file."""
         done = 0
         while done < len(buffer):
             n = os.preadv(self.fd, [buffer[done:]], off + done)
@@ -63,7 +64,7 @@ class LocalFile:
             os.close(fd)
 
     def publish(self, path: str) -> None:
-        """Gives it its name, in the place of what had it; durable when this returns."""
+        """Renames the file to path and replaces an existing file; durable when this returns."""
         os.rename(self.path, path)
         folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -76,7 +77,7 @@ class LocalFile:
 
 
 class LeatFile:
-    """Through libleat: no mount is needed."""
+    """A file through libleat: needs no mount."""
 
     def __init__(self, path: str, write: bool, fs: FileSystem) -> None:
         self.path, self._fs, self._p = path, fs, None
@@ -126,7 +127,7 @@ class LeatFile:
 
 
 class Place:
-    """Where a path leads."""
+    """The file system that a path leads to."""
 
     def __init__(self, path: Union[str, bytes, os.PathLike], fs: Optional[FileSystem],
                  conf: Optional[str]) -> None:

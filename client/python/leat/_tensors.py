@@ -1,12 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tensors of torch and arrays of numpy as rows of JSON and parts of memory, and back.
 
-A row says what a value is: "name", "kind" ("torch" or "numpy"), "dtype" (torch's name; numpy's
-type string, or a dict of a structure), "size" of an element, "shape", and of torch "grad": 1
-requires_grad, 2 a Parameter. It says where the value lies too: "part" (null: it is empty), "at",
-the byte of its first element there, and "strides" in bytes where it is not row after row.
+A row describes a value: "name", "kind" ("torch" or "numpy"), "dtype" (torch's name; numpy's type
+string, or a dict for a structure), "size" of an element, "shape", and for torch "grad": 1
+requires_grad, 2 a Parameter. It also has the place of the value: "part" (null: it is empty), "at",
+the offset of its first element there, and "strides" in bytes if it is not row after row.
 
 A part is memory that is stored once. Values that overlap are one part and overlap again when they
-are loaded, with the strides they had, as long as that memory is no larger than all their elements
+are loaded, with the same strides, as long as that memory is no larger than all their elements
 together; otherwise each is stored by itself, row after row."""
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ _GRAD, _PARAMETER = 1, 2
 # --- types of numpy -------------------------------------------------------------------------------
 
 def numpy_dtype(name: str, dtype: Any) -> Any:
-    """A dtype as JSON. TypeError where it cannot be stored."""
+    """A dtype as JSON. TypeError if it cannot be stored."""
     if not dtype.hasobject:
         told = _told(dtype)
         try:
@@ -53,13 +54,13 @@ def _told(dtype: Any) -> Any:
                 "offsets": [f[1] for f in fields],
                 "titles": [f[2] if len(f) > 2 else None for f in fields],
                 "itemsize": dtype.itemsize}
-    if dtype.isbuiltin == 2:  # somebody else's, as those of ml_dtypes
+    if dtype.isbuiltin == 2:  # of another library, such as ml_dtypes
         return "ml_dtypes:" + dtype.name if dtype.type.__module__ == "ml_dtypes" else None
     return dtype.str
 
 
 def numpy_dtype_of(told: Any, depth: int = 0) -> Any:
-    """The dtype that numpy_dtype told. ValueError for anything else."""
+    """The dtype from the result of numpy_dtype. ValueError for anything else."""
     import numpy as np
     if isinstance(told, str) and _ML_DTYPES.fullmatch(told):
         name = told.partition(":")[2]
@@ -99,7 +100,7 @@ def _structure(told: dict, depth: int) -> Any:
 # --- what a value is ------------------------------------------------------------------------------
 
 class Value(NamedTuple):
-    """row: what it is, without its place; strides in bytes; data: detached, alive."""
+    """row: the description without the place; strides in bytes; data: detached, referenced."""
     row: Dict[str, Any]
     strides: Tuple[int, ...]
     address: int
@@ -108,8 +109,8 @@ class Value(NamedTuple):
 
 
 def key_of(value: Any) -> Optional[tuple]:
-    """What two names of the same tensor or array have in common; None: it is neither. It stays its
-    own as long as the value lives."""
+    """A key that two names of one tensor or array share; None: it is neither. Unique as long as the
+    value lives."""
     np, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         if type(value) is not torch.Tensor or value.is_nested or value.layout != torch.strided or (
@@ -124,7 +125,7 @@ def key_of(value: Any) -> Optional[tuple]:
 
 
 def value_of(name: str, value: Any) -> Value:
-    """TypeError names what cannot be stored."""
+    """TypeError names a value that cannot be stored."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         return _of_torch(name, value, torch)
@@ -183,13 +184,13 @@ def count_of(shape: Any) -> int:
 
 
 def _reach(shape: Any, strides: Any) -> Tuple[int, int]:
-    """From the first element, how far before it the lowest begins and behind it the highest."""
+    """The distances from the first element down to the lowest one and up to the highest one."""
     ways = [s * (n - 1) for n, s in zip(shape, strides)]
     return -sum(w for w in ways if w < 0), sum(w for w in ways if w > 0)
 
 
 def _even(shape: Any, size: int) -> List[int]:
-    """Strides of rows after rows."""
+    """Strides of an array stored row after row."""
     strides, n = [0] * len(shape), size
     for k in range(len(shape) - 1, -1, -1):
         strides[k] = n
@@ -200,7 +201,7 @@ def _even(shape: Any, size: int) -> List[int]:
 # --- where values lie -----------------------------------------------------------------------------
 
 class Part(NamedTuple):
-    """Memory as bytes, and whose it is."""
+    """Memory as bytes, and the object that owns it."""
     view: memoryview
     keep: Any
 
@@ -214,11 +215,11 @@ def _bytes(v: Value) -> int:
 
 
 def _together(values: List[Value]) -> List[List[Value]]:
-    """Groups of those whose memory overlaps, from the lowest address on."""
+    """Groups of values with overlapping memory, from the lowest address on."""
     found: List[tuple] = []
     for v in values:
         before, behind = _reach(v.row["shape"], v.strides)
-        # Of other devices' addresses nothing is known.
+        # Addresses on other devices are not comparable.
         known = v.device is None or v.device.type in ("cpu", "cuda")
         where = "cpu" if v.device is None else str(v.device) if known else "%d" % id(v.data)
         found.append((where, v.address - before, v.address + behind + v.row["size"], v))
@@ -235,14 +236,14 @@ def _together(values: List[Value]) -> List[List[Value]]:
 
 
 def _as_it_lies(group: List[Value]) -> Optional[Tuple[int, Part]]:
-    """Address and memory of a group; None where its values are better stored one by one."""
+    """Address and memory of a group; None if its values are better stored one by one."""
     first = group[0]
     low = first.address - _reach(first.row["shape"], first.strides)[0]
     length = max(v.address + _reach(v.row["shape"], v.strides)[1] + v.row["size"]
                  for v in group) - low
     if length > sum(_bytes(v) for v in group):
         return None
-    # A tensor's elements must lie at multiples of their size when it is loaded.
+    # A loaded tensor's elements must be at multiples of their size.
     if any((v.address - low) % v.row["size"] for v in group if v.row["kind"] == "torch"):
         return None
     if first.device is None or first.device.type == "cpu":
@@ -258,14 +259,14 @@ def _by_itself(v: Value) -> Part:
         data = v.data.cpu().contiguous()
         return _memory(data.data_ptr(), _bytes(v), data)
     import numpy as np
-    # As plain bytes: of a structure only the fields would be copied, and no gaps.
+    # As plain bytes: for a structure numpy would copy only the fields, without the gaps.
     data = v.data if v.data.dtype.names is None else v.data.view("V%d" % v.row["size"])
     data = np.ascontiguousarray(data)
     return _memory(data.ctypes.data, _bytes(v), data)
 
 
 def lay_out(values: List[Value]) -> List[Part]:
-    """The parts; each value's row gets its place in them."""
+    """Returns the parts; sets the place in each value's row."""
     parts: List[Part] = []
     for v in values:
         v.row.update(part=None, at=0)
@@ -286,7 +287,7 @@ def lay_out(values: List[Value]) -> List[Part]:
 # --- loading --------------------------------------------------------------------------------------
 
 def check_row(r: Any, part_lengths: List[int]) -> None:
-    """ValueError where a row is none, or says that a value lies outside its part."""
+    """ValueError if it is no row, or places a value outside its part."""
     shape, size, at = r["shape"], r["size"], r["at"]
     strides = r.get("strides", [])
     if (not isinstance(r["name"], str) or not isinstance(shape, list) or len(shape) > DIMS_MAX
@@ -301,7 +302,7 @@ def check_row(r: Any, part_lengths: List[int]) -> None:
     else:
         good = r["kind"] == "numpy" and isinstance(r["dtype"], (str, dict))
     count, part = count_of(shape) * size, r["part"]
-    # What torch and numpy count in, also where one of the dimensions is 0.
+    # The limit of torch and numpy, which holds even if one of the dimensions is 0.
     good = good and count_of(max(1, n) for n in [size, *shape]) < _COUNT_MAX
     if part is None:
         good = good and count == 0
@@ -316,8 +317,8 @@ def check_row(r: Any, part_lengths: List[int]) -> None:
 
 
 class Maker:
-    """Makes values of rows and of the memory of their parts, each once. where: what torch's to()
-    takes, or None."""
+    """Makes values from rows and the memory of their parts, each once. where: an argument of
+    torch's to(), or None."""
 
     def __init__(self, rows: List[dict], views: Dict[int, memoryview], where: Any) -> None:
         self._rows, self._views, self._where = rows, views, where
@@ -338,7 +339,7 @@ class Maker:
         if dtype.itemsize != row["size"]:
             raise ValueError("the dtype of array %s" % row["name"][:80])
         if row["part"] is None:
-            return np.ndarray(row["shape"], dtype)  # empty() makes an S1 of an S0
+            return np.ndarray(row["shape"], dtype)  # empty() would make an S1 of an S0
         return np.ndarray(row["shape"], dtype, self._views[row["part"]], row["at"],
                           row.get("strides"))
 
@@ -352,7 +353,7 @@ class Maker:
         if not isinstance(dtype, torch.dtype):
             raise TypeError("tensor %s is of the type %s, which torch %s does not have" % (
                 row["name"], row["dtype"], torch.__version__))
-        # The part moves as a whole, so that what shares memory does so there too.
+        # Moves the part as a whole, so that values which share memory still do.
         device = self._where if isinstance(self._where, (str, int, torch.device)) else None
         shape, size = row["shape"], row["size"]
         if row["part"] is None:

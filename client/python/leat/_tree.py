@@ -1,13 +1,14 @@
-"""Nested state as JSON and a list of tensors, and back. Nothing but these types exists in it, so
-reading one runs no code: dict (keys: str, bytes, numbers, bool, None, tuples), OrderedDict (with
-the _metadata of torch modules), list, tuple, torch.Size, set, frozenset, str, bytes, bytearray,
-int, float, complex, bool, None, numbers of numpy, tensors and arrays. What is a kind of one of them
-(an IntEnum, a namedtuple, a defaultdict) comes back as that one, which is equal to it.
+# SPDX-License-Identifier: Apache-2.0
+"""Nested state as JSON and a list of tensors, and back. Only these types exist in it, so decoding
+runs no code: dict (keys: str, bytes, numbers, bool, None, tuples), OrderedDict (with the _metadata
+of torch modules), list, tuple, torch.Size, set, frozenset, str, bytes, bytearray, int, float,
+complex, bool, None, numbers of numpy, tensors and arrays. An instance of a subclass (an IntEnum, a
+namedtuple, a defaultdict) is decoded as its base class, which is equal to it.
 
 A node is null, a bool, a number, a text, or a dict of one letter: "l" list, "u" tuple, "h"
 torch.Size, "e" set, "z" frozenset, "d" dict and "o" OrderedDict as lists of pairs ("m": its
-_metadata), "i" a large int in hexadecimal, "f" a float that JSON lacks, "c" complex, "b" bytes,
-"a" bytearray, "s" text with surrogates, "g" a number of numpy, "t" a tensor or array."""
+_metadata), "i" a large int in hexadecimal, "f" a float that JSON lacks, "c" complex, "b" bytes, "a"
+bytearray, "s" text with surrogates, "g" a number of numpy, "t" a tensor or array."""
 from __future__ import annotations
 
 import base64
@@ -24,7 +25,8 @@ _HEX = re.compile(r"-?[0-9a-f]+")
 
 
 class Tree:
-    """Encodes: `tensors` are the (name, tensor) pairs found, each once, however often it comes."""
+    """Encodes a state. `tensors` are the (name, tensor) pairs found, each once, however often it
+    occurs."""
 
     def __init__(self) -> None:
         self.tensors: List[tuple] = []
@@ -74,11 +76,12 @@ class Tree:
                                 name or "the state", type(value).__qualname__))
         if key not in self._known:
             self._known[key] = len(self.tensors)
-            self.tensors.append((self._unique(name), value))  # alive, its address stays its own
+            # while it is referenced, no other value has its address
+            self.tensors.append((self._unique(name), value))
         return {"t": self._known[key]}
 
     def _unique(self, name: str) -> str:
-        """{1: …} and {"1": …} have different tensors."""
+        """{1: …} and {"1": …} need different names for their tensors."""
         name = name.encode("utf-8", "backslashreplace").decode()
         unique, k = name, 1
         while unique in self._names:
@@ -102,7 +105,7 @@ def _scalar(value: Any) -> Any:
         try:
             value.encode()
             return value
-        except UnicodeEncodeError:  # JSON would make one character of two surrogates
+        except UnicodeEncodeError:  # JSON would combine two surrogates into one character
             return {"s": _text64(value.encode("utf-8", "surrogatepass"))}
     if isinstance(value, int):
         value = int(value)
@@ -116,7 +119,8 @@ def _scalar(value: Any) -> Any:
 
 
 def _check_key(key: Any, name: str, what: str) -> None:
-    """A tensor, or an array's element, would come back as one that is no key."""
+    """Refuses keys that contain a tensor or an element of an array: decoding would make an
+    unhashable object."""
     if isinstance(key, tuple):
         for k in key:
             _check_key(k, name, what)
@@ -127,7 +131,7 @@ def _check_key(key: Any, name: str, what: str) -> None:
 
 
 def decode(node: Any, tensor: Callable[[int], Any], depth: int = 0) -> Any:
-    """tensor(i) makes tensor i. ValueError for anything that encode does not make."""
+    """tensor(i) makes tensor i. ValueError for nodes that encode does not make."""
     if node is None or isinstance(node, (bool, str, int, float)):
         return node
     if depth > DEPTH_MAX or not isinstance(node, dict) or not 1 <= len(node) <= 2:
@@ -202,7 +206,7 @@ def _number(told: Any, data: bytes) -> Any:
     dtype = _tensors.numpy_dtype_of(told)
     if dtype.itemsize != len(data):
         raise ValueError("the tree is damaged")
-    # An array takes zeros at the end of a text for padding.
+    # An array would treat zeros at the end of a text as padding.
     if dtype.kind == "S":
         return np.bytes_(data)
     if dtype.kind == "U":

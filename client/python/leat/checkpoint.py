@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoints: state dicts of PyTorch (or numpy) in one file, written and read by several threads.
 
     leat.checkpoint.save("leat:/ckpt/step-1000", {"model": net.state_dict(),
@@ -5,15 +6,16 @@
     state = leat.checkpoint.load("leat:/ckpt/step-1000", loader=loader)
     leat.checkpoint.load(path, names=["model/layer4.*"])    # {name: tensor}, only these are read
 
-"leat:/path" goes through libleat, striped over the servers as the directory's layout says (`leat
+"leat:/path" is written through libleat, striped over the servers by the directory's layout (`leat
 layout set`); other paths are files of a mount or a local disk. A checkpoint appears whole or not at
-all: it is written beside its place, synced, and then renamed, in the place of an older one if there
-is one. Loading runs no code: the file holds JSON and bytes of tensors, never pickles. Every byte
-that is returned was compared with its checksum (verify=True).
+all: it is written to a temporary file, synced, and then renamed, which replaces an older one.
+Loading runs no code: the file contains JSON and bytes of tensors, never pickles. Every byte that is
+returned was compared with its checksum (verify=True).
 
-Types: _tree.py. Tensors come back with their values, strides, requires_grad, and as Parameters
-where they were. Those that share memory share it again (tied weights, views of one buffer), and it
-is stored once; _tensors.py says when. What cannot be stored is refused by its name in the state.
+Types: _tree.py. Tensors are loaded with their values, strides and requires_grad, and Parameters as
+Parameters. Tensors that share memory share it again (tied weights, views of one buffer), and it is
+stored once; _tensors.py says when. A value that cannot be stored is refused by its name in the
+state.
 
 The file, little-endian, offsets from its start:
     0   64 bytes: "LEATCKPT", u32 version 2, u32 0, u64 length of the JSON, u64 length of the file,
@@ -45,7 +47,7 @@ from ._tree import Tree, decode
 __all__ = ["Info", "TensorInfo", "info", "load", "save"]
 
 _MAGIC, _VERSION = b"LEATCKPT", 2
-_HEAD = struct.Struct("<8sIIQQQQQ")  # and 8 bytes of checksum
+_HEAD = struct.Struct("<8sIIQQQQQ")  # followed by 8 bytes of checksum
 _HEAD_SIZE = 64
 _ALIGN = 4096
 _BLOCK = 16 << 20
@@ -54,7 +56,7 @@ _THREADS = 8
 
 
 class TensorInfo(NamedTuple):
-    """dtype: torch's name, or numpy's type string (of a structure: JSON); off: of its first element
+    """dtype: torch's name, or numpy's type string (JSON for a structure); off: of its first element
     in the file; len: of its elements."""
     name: str
     dtype: str
@@ -64,8 +66,8 @@ class TensorInfo(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What a checkpoint holds. loader: as of DataLoader.state_dict(), or None; meta: what save was
-    given; bytes: of the file."""
+    """The contents of a checkpoint. loader: a state of DataLoader.state_dict(), or None; meta: the
+    argument of save; bytes: of the file."""
     tensors: List[TensorInfo]
     loader: Optional[dict]
     meta: Any
@@ -81,7 +83,7 @@ def _sum(view: memoryview) -> int:
 
 
 def _all(threads: int, work: Callable, items: Sequence) -> None:
-    """work(item) for all of them, on several threads; raises the first error."""
+    """Calls work(item) for all items, on several threads; raises the first error."""
     with concurrent.futures.ThreadPoolExecutor(max(1, min(threads, len(items)))) as pool:
         futures = [pool.submit(work, item) for item in items]
         try:
@@ -101,17 +103,18 @@ def _blocks(length: int) -> List[Tuple[int, int]]:
 
 def save(path: str, state: Any, *, loader: Any = None, meta: Any = None, threads: int = _THREADS,
          fs: Optional[FileSystem] = None, conf: Optional[str] = None) -> int:
-    """Writes a checkpoint and returns its length in bytes; when this returns it is durable.
+    """Writes a checkpoint and returns its length in bytes; it is durable when this returns.
 
     state    nested dicts, lists, tuples and sets of tensors (any device, any strides; memory that
-             several have is stored once), numpy arrays, numbers, text, bytes and None
-    loader   a leat.DataLoader, or anything with state_dict(), or such a state: where to go on
-    meta     what you like, without tensors: info() gives it back
+             several of them share is stored once), numpy arrays, numbers, text, bytes and None
+    loader   a leat.DataLoader, or any object with state_dict(), or such a state: the position
+    meta     any value without tensors: info() returns it
     threads  that checksum and write, 16 MiB each at a time
 
-    TypeError names what cannot be stored. OSError (LeatError for "leat:") where it cannot be
-    written: nothing appears then, and an older checkpoint of that name is as it was. What is
-    changed meanwhile is stored as it was at some moment, block by block; the file is sound."""
+    TypeError names a value that cannot be stored. OSError (LeatError for "leat:") if the file
+    cannot be written: then none appears, and an older checkpoint of that name is unchanged. If the
+    program changes a tensor meanwhile, each block of it is stored as of some moment; the file is
+    valid."""
     tree = Tree()
     header: Dict[str, Any] = {"tree": tree.encode(state), "meta": _plain(meta, "meta")}
     header["loader"] = _plain(loader.state_dict() if hasattr(loader, "state_dict") else loader,
@@ -122,8 +125,9 @@ def save(path: str, state: Any, *, loader: Any = None, meta: Any = None, threads
     lengths = [len(part.view) for part in parts]
     header["parts"] = [{"len": n, "off": 0, "sums": ["0" * 16] * len(_blocks(n))} for n in lengths]
     for row in header["tensors"]:
-        _tensors.check_row(row, lengths)  # as load does
-    # Offsets lie behind the JSON, whose length they are part of: room for the longest numbers.
+        _tensors.check_row(row, lengths)  # like load does
+    # The parts' offsets depend on the length of the JSON, which contains them: reserve space for
+    # the longest numbers.
     n = len(_dump(header)) + 24 * len(parts) + 64
     if n > _JSON_MAX:
         raise ValueError("the state has %d bytes besides its tensors, a checkpoint holds %d: make "
@@ -155,7 +159,8 @@ def _write(place: _store.Place, header: dict, parts: List[_tensors.Part], end: i
 
     def write_block(job):
         row, part, index, at, length = job
-        # A copy: training may go on meanwhile, and the checksum must be that of what is written.
+        # Copies the data: training may continue meanwhile, and the checksum must match the written
+        # bytes.
         if not hasattr(own, "buffer"):
             own.buffer = memoryview(bytearray(largest))
         view = own.buffer[:length]
@@ -175,7 +180,7 @@ def _write(place: _store.Place, header: dict, parts: List[_tensors.Part], end: i
         file.write(memoryview(head + text), 0)
         written = [len(head) + len(text)] + [row["off"] + row["len"] for row in header["parts"]]
         if max(written) < end:
-            file.write(memoryview(bytearray(1)), end - 1)  # a gap at the end counts too
+            file.write(memoryview(bytearray(1)), end - 1)  # a gap at the end is part of the file
         file.sync()
         file.close()
         file.publish(place.path)
@@ -189,7 +194,7 @@ def _drop(file) -> None:
         try:
             step()
         except OSError:
-            pass  # what is being raised says more
+            pass  # the error being raised matters more
 
 
 # --- loading --------------------------------------------------------------------------------------
@@ -206,7 +211,7 @@ class _Part(NamedTuple):
 
 
 class _Reader:
-    """An open checkpoint whose header has been verified."""
+    """An open checkpoint with a verified header."""
 
     def __init__(self, file, path: str) -> None:
         self.file, self.path, self.size = file, path, file.size()
@@ -259,7 +264,7 @@ class _Reader:
                           _tensors.count_of(row["shape"]) * row["size"])
 
     def plain(self, name: str) -> Any:
-        """The loader's state, or meta."""
+        """Returns the loader's state, or meta."""
         try:
             return decode(self.header.get(name), self._no_tensor)
         except (ValueError, TypeError, OverflowError) as error:
@@ -275,13 +280,13 @@ class _Reader:
 
     def fetch(self, wanted: List[int], mmap: bool, verify: bool,
               threads: int) -> Dict[int, memoryview]:
-        """Memory of the parts of these tensors, writable."""
+        """Returns memory of the parts of these tensors, writable."""
         names: Dict[int, str] = {}
         for i in wanted:
             if self.rows[i]["part"] is not None:
                 names.setdefault(self.rows[i]["part"], self.rows[i]["name"])
         if mmap and isinstance(self.file, _store.LocalFile):
-            # Private: what is written there stays in this process.
+            # A private mapping: writes stay in this process.
             whole = memoryview(_mmap.mmap(self.file.fd, self.size, access=_mmap.ACCESS_COPY))
             views = {k: whole[self.parts[k].off:self.parts[k].off + self.parts[k].len]
                      for k in names}
@@ -312,25 +317,27 @@ def _open(path: str, fs, conf, use: Callable[[_Reader], Any]) -> Any:
 
 
 def info(path: str, *, fs: Optional[FileSystem] = None, conf: Optional[str] = None) -> Info:
-    """Names, types and shapes of the tensors, the loader's state, meta; reads the header only."""
+    """Returns names, types and shapes of the tensors, the loader's state, and meta; reads only the
+    header."""
     return _open(path, fs, conf, _Reader.info)
 
 
 def load(path: str, *, names: Optional[Sequence[str]] = None, map_location: Any = None,
          loader: Any = None, verify: bool = True, mmap: bool = True, threads: int = _THREADS,
          fs: Optional[FileSystem] = None, conf: Optional[str] = None) -> Any:
-    """The state that save was given, tensors on the CPU or at map_location (what torch's to()
-    takes).
+    """Returns the state that save was given, with tensors on the CPU or at map_location (an
+    argument of torch's to()).
 
-    names    patterns ("model/layer4.*"): then a dict name -> tensor of those that match any, and
-             nothing else is read; KeyError where one matches none. Names: keys joined by "/"
-    loader   its load_state_dict is given the state that was stored; ValueError if there is none
-    mmap     files of a mount or local disk: tensors are private mappings of the file, copied where
-             they are written to
+    names    patterns ("model/layer4.*"): returns a dict name -> tensor of those that match any,
+             and reads nothing else; KeyError for a pattern that matches none. Names: keys joined
+             by "/"
+    loader   its load_state_dict receives the stored state; ValueError if there is none
+    mmap     for files of a mount or local disk: tensors are private mappings of the file; pages
+             that the program writes to are copied
     verify   compare every block with its checksum first
 
-    LeatError EBADMSG: foreign, truncated, damaged, with path and offset; other OSErrors where the
-    file cannot be read."""
+    LeatError EBADMSG: foreign, truncated, damaged, with path and offset; other OSErrors if the file
+    cannot be read."""
     def use(reader: _Reader) -> Any:
         state = reader.plain("loader")
         if loader is not None and state is None:

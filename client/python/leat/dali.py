@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """For NVIDIA DALI: a source for fn.external_source.
 
     loader = leat.DataLoader(ds, 256, seed=1, framework="numpy", fields=["jpg", "cls"])
@@ -8,13 +9,14 @@
         jpegs, labels = fn.external_source(source=source, num_outputs=2, batch=True)
         return fn.decoders.image(jpegs, device="mixed"), labels
 
-DALI copies what it is given before it asks for the next batch (no_copy=False, the default), so
-the loader's memory is free then. At the end of an epoch the source raises StopIteration, and the
-pipeline's reset() goes on with the next one. The tail "drop" or "pad" keeps batches of one size;
-with "shorter" the pipeline must allow smaller ones.
+DALI copies a batch before it requests the next one (no_copy=False, the default), so the loader's
+memory is free then. At the end of an epoch the source raises StopIteration, and the pipeline's
+reset() continues with the next epoch. The tail "drop" or "pad" keeps batches of one size; with
+"shorter" the pipeline must allow smaller ones.
 
-DALI takes batches ahead of your loop (prefetch_queue_depth): loader.state_dict() says what it took.
-Where training stands is loader.state_at(epoch, steps that your loop consumed).
+DALI takes batches ahead of your loop (prefetch_queue_depth), and loader.state_dict() counts the
+batches that DALI took. The position of the training is loader.state_at(epoch, steps that your loop
+consumed).
 """
 from __future__ import annotations
 
@@ -28,9 +30,9 @@ __all__ = ["Source", "source"]
 
 
 class Source:
-    """Called without arguments (or with a batch number, which is not needed): a tuple with, for
-    each field, a list of NumPy arrays [bytes] uint8, or of what ds.types says. Missing fields are
-    empty arrays. Also an iterator, for external_source's own handling of epochs."""
+    """Called without arguments (or with a batch number, which is ignored). Returns a tuple with,
+    for each field, a list of NumPy arrays, of type uint8 [bytes] or that of ds.types. Missing
+    fields are empty arrays. Also an iterator, for external_source's own handling of epochs."""
 
     def __init__(self, loader: DataLoader, fields: Optional[Sequence[str]] = None) -> None:
         self.loader = loader
@@ -57,5 +59,6 @@ class Source:
 
 
 def source(loader: DataLoader, fields: Optional[Sequence[str]] = None) -> Source:
-    """fields: which, and in which order; the loader's where None. ValueError for unknown ones."""
+    """fields: names in the order of the outputs; None: those of the loader. ValueError for unknown
+    ones."""
     return Source(loader, fields)

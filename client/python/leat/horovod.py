@@ -1,13 +1,14 @@
-"""For Horovod: the loader's rank and world are Horovod's, and the position is the same everywhere.
+# SPDX-License-Identifier: Apache-2.0
+"""For Horovod: rank and world of the loader are Horovod's, and the position is equal on all ranks.
 
     import horovod.torch as hvd
     hvd.init()
-    loader = leat.horovod.loader(hvd, ds, batch_size=64, seed=1)
+    loader = leat.horovod.loader(hvd, ds, batch_size=64, seed=1, framework="torch")
     leat.horovod.restore(hvd, loader, state if hvd.rank() == 0 else None)
 
-Steps are the same number on every rank, so that no allreduce waits for a rank that has finished.
-Elastic training: keep state_dict() in the state that is committed, open the loader again after a
-reset with the new world (global_batch stays) and restore it: what was consumed does not come again.
+Every rank has the same number of steps, so that no allreduce waits for a rank that has finished.
+Elastic training: store state_dict() in the committed state, open the loader again after a reset
+with the new world (global_batch stays) and restore it: consumed samples do not come again.
 """
 from __future__ import annotations
 
@@ -27,9 +28,8 @@ def rank_and_world(hvd: Any) -> tuple:
 
 
 def loader(hvd: Any, ds: Dataset, batch_size: Optional[int] = None, **options: Any) -> DataLoader:
-    """A leat.DataLoader for this rank. options are DataLoader's. ValueError for the tail
-    "shorter", which gives ranks shares of different sizes in the last step: averages over ranks
-    would be wrong."""
+    """A leat.DataLoader for this rank, with options of DataLoader. ValueError for the tail
+    "shorter": shares of different sizes in the last step would make averages over ranks wrong."""
     rank, world = rank_and_world(hvd)
     if options.get("tail") == "shorter" and world > 1:
         raise ValueError('with several ranks the tail must be "drop" or "pad"')
@@ -37,7 +37,8 @@ def loader(hvd: Any, ds: Dataset, batch_size: Optional[int] = None, **options: A
 
 
 def restore(hvd: Any, ld: DataLoader, state: Optional[Dict[str, Any]]) -> None:
-    """Rank 0's state on all ranks; the others' is not looked at. None on rank 0: from the start."""
+    """Sets rank 0's state on all ranks; ignores the state on other ranks. None on rank 0: from the
+    start."""
     state = hvd.broadcast_object(state, root_rank=0, name="leat.loader")
     if state is not None:
         ld.load_state_dict(state)

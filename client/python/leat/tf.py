@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """For TensorFlow: a tf.data.Dataset over a loader.
 
     loader = leat.DataLoader(leat.Dataset("leat:/records"), 256, seed=1, framework="numpy")
@@ -6,13 +7,14 @@
         for batch in leat.tf.dataset(loader).map(decode).prefetch(2):
             ...
 
-A field whose samples have one shape and type in ds.types comes as a dense tensor [n, ...]; any
-other as a tf.string tensor [n] of the samples' bytes, which tf.io.decode_jpeg, tf.io.parse_example
-and the like take. "__ids__" is int64 [n], "__labels__" int64 [n] (plain files). TensorFlow copies
-what it is given, so the loader's memory is free at once.
+A field with one shape and type in ds.types is a dense tensor [n, ...]; any other field is a
+tf.string tensor [n] of the samples' bytes, for tf.io.decode_jpeg, tf.io.parse_example and the like.
+"__ids__" is int64 [n], "__labels__" int64 [n] (plain files). TensorFlow copies a batch, so the
+loader's memory is free immediately.
 
-TensorFlow takes batches ahead of your loop (prefetch, from_generator itself): loader.state_dict()
-says what it took. Where training stands is loader.state_at(epoch, steps that your loop consumed).
+TensorFlow takes batches ahead of your loop (prefetch, from_generator itself), and
+loader.state_dict() counts the batches that TensorFlow took. The position of the training is
+loader.state_at(epoch, steps that your loop consumed).
 """
 from __future__ import annotations
 
@@ -37,8 +39,8 @@ def _shape(kind: str) -> tuple:
 
 
 def arrays(loader: DataLoader) -> Iterator[Dict[str, np.ndarray]]:
-    """What the tensors are made of: the rest of the loader's epoch, a dict of NumPy arrays per
-    step; those of type object hold bytes."""
+    """The arrays for the tensors: the rest of the loader's epoch, a dict of NumPy arrays per step;
+    arrays of type object contain bytes."""
     for batch in loader:
         yield _arrays(batch, loader)
         del batch
@@ -56,10 +58,10 @@ def _arrays(batch: Batch, loader: DataLoader) -> Dict[str, np.ndarray]:
 
 
 def dataset(loader: DataLoader) -> Any:
-    """A tf.data.Dataset of the rest of the loader's epoch; each pass over it goes on with the next
-    epoch. Fields with a decode function need one that gives arrays of float32 in one shape.
+    """A tf.data.Dataset of the rest of the loader's epoch; each further pass over it continues with
+    the next epoch. A decode function of a field must return arrays of float32 in one shape.
 
-    ImportError without TensorFlow; errors of reading end the pass as tf.errors."""
+    ImportError without TensorFlow; read errors end the pass as tf.errors."""
     import tensorflow as tf
 
     signature = {"__ids__": tf.TensorSpec([None], tf.int64),

@@ -1,8 +1,9 @@
-"""For PyTorch: what an unmodified torch.utils.data.DataLoader takes.
+# SPDX-License-Identifier: Apache-2.0
+"""For PyTorch: data sets and samplers for an unmodified torch.utils.data.DataLoader.
 
     ds = leat.Dataset("leat:imagenet@v1", stage_dir="/nvme")
 
-    leat.DataLoader(ds, 256)                 # the short way: C threads, zero copy, no workers
+    leat.DataLoader(ds, 256, framework="torch")   # the short way: C threads, no copy, no workers
 
     data = leat.IterableDataset(ds, 256)     # decoding in worker processes of torch
     loader = torch.utils.data.DataLoader(data, batch_size=256, num_workers=8, collate_fn=decode)
@@ -10,23 +11,27 @@
     sampler = leat.Sampler(ds, 256)          # for map-style data sets of that length
     loader = torch.utils.data.DataLoader(ds, batch_size=256, sampler=sampler, collate_fn=decode)
 
-Either way the batches come in the order of leat.DataLoader, each sample once per epoch, whatever
-the number of workers: worker w of W takes the steps w, w + W, ... of its rank, and torch takes its
-batches from the workers in turn. Call set_epoch(e) before each epoch, as with torch's
-DistributedSampler; without it, each pass is the same.
+leat.DataLoader and ds itself return NumPy arrays unless they have framework="torch"; an
+IterableDataset returns tensors.
 
-Where training stands is what the loop has consumed, never what was read ahead for it:
+In both cases the batches come in the order of leat.DataLoader, each sample once per epoch, for any
+number of workers: worker w of W takes the steps w, w + W, ... of its rank, and torch takes its
+batches from the workers in turn. Call set_epoch(e) before each epoch, as with torch's
+DistributedSampler; without it, all passes are equal.
+
+The position of the training is what the loop has consumed, never what was read ahead for it:
 
     no workers                     data.state_dict() after any batch, of any size
-    torch's DataLoader, workers    data.state_dict(batches=n): only the loop knows how many steps of
-                                   this pass it consumed; without a number it refuses
+    torch's DataLoader, workers    data.state_dict(batches=n): only the loop has the number of steps
+                                   of this pass that it consumed; without a number it refuses
     torchdata's StatefulDataLoader loader.state_dict(), with any number of workers: the data set
-                                   and the sampler speak its protocol. It goes on with as many
-                                   workers as it had
-    wrappers that fetch a batch    data.state_dict(batches=n): Lightning and accelerate look one
+                                   and the sampler support its protocol. It continues only with
+                                   the same number of workers
+    wrappers that fetch a batch    data.state_dict(batches=n): Lightning and accelerate fetch one
     ahead                          batch ahead, also without workers
 
-A state of whole steps goes on with any number of workers and ranks, and in leat.DataLoader.
+A state of whole steps can be continued with any number of workers and ranks, and in
+leat.DataLoader.
 """
 from __future__ import annotations
 
@@ -51,26 +56,27 @@ _WORKERS = ("no batch of this pass was taken in this process. With worker proces
             "which needs no workers")
 
 
-_WORKERS_MAX = 1024  # whose steps are counted
+_WORKERS_MAX = 1024  # limit for workers that count their steps
 _MIDDLE = "the state is in the middle of a step, and here whole steps are given"
 
 
 class _Steps:
-    """What both have in common: which epoch, from which step on."""
+    """The common part of data set and sampler: which epoch, from which step on."""
 
     def _start(self, ds: Dataset, batch_size: Optional[int], global_batch: Optional[int], seed: int,
                order: str, tail: str, rank: Union[int, str], world: Union[int, str]) -> None:
         if (batch_size is None) == (global_batch is None):
             raise ValueError("either batch_size (per rank) or global_batch")
-        # Here, not in a worker, which does not know torch.distributed.
+        # In this process: torch.distributed is not initialised in a worker.
         rank, world = rank_and_world(rank, world)
         self.dataset = ds
         self._at = Position(ds, global_batch or batch_size * world, seed, order, tail, rank, world)
-        # Shared with workers that live on from epoch to epoch: epoch, step where a pass begins,
-        # samples of that step that it leaves out, and whether the latest pass is in a worker.
+        # Shared with workers that persist across epochs: epoch, step where a pass begins, samples
+        # of that step that it leaves out, and whether the latest pass is in a worker.
         self._where = torch.zeros(4, dtype=torch.int64).share_memory_()
-        self._begun = torch.zeros(_WORKERS_MAX, dtype=torch.int64).share_memory_()  # steps, by each
-        self._pass: Any = None  # the latest of this process
+        # steps, for each worker
+        self._begun = torch.zeros(_WORKERS_MAX, dtype=torch.int64).share_memory_()
+        self._pass: Any = None  # the latest pass of this process
 
     def _begin(self, place: Place) -> None:
         for k, n in enumerate(place):
@@ -80,8 +86,8 @@ class _Steps:
         self._pass = None
 
     def set_epoch(self, epoch: int) -> None:
-        """The next pass is over this epoch, from its start; from the position of load_state_dict
-        where that is in this epoch."""
+        """Makes the next pass one over this epoch, from its start, or from the position of
+        load_state_dict if that is in this epoch."""
         place = self._place()
         self._begin(place if epoch == place.epoch else Place(epoch, 0, 0))
 
@@ -104,12 +110,12 @@ class _Steps:
 
 
 class _Pass:
-    """One pass of one process: an iterator that knows what it has given."""
+    """One pass of one process: an iterator that counts what it has returned."""
 
     def __init__(self, data: IterableDataset, place: Place, worker: int, workers: int) -> None:
         self._data, self.began, self.place = data, place, place
         self._worker, self._workers, self._pid = worker, workers, os.getpid()
-        self._rest: List[Any] = []  # of the step at hand, the last one first
+        self._rest: List[Any] = []  # of the present step, the last sample first
         self._batches: Iterator[Batch] = iter(())
         if place.step < data._at.steps:
             loader = data._open(worker, workers, place.epoch)
@@ -136,14 +142,15 @@ class _Pass:
             if not self._rest:
                 self.place = Place(self.place.epoch, batch.step + self._workers, 0)
         item = self._rest.pop()
-        # Said before it is given: who holds it has consumed it.
+        # Counted before it is returned: the caller that has a sample has consumed it.
         epoch, step, skip = self.place
         self.place = Place(epoch, step, skip + 1) if self._rest else (
             Place(epoch, step + self._workers, 0))
         return item
 
     def _ended(self) -> None:
-        """What was loaded counts for this pass; here nobody else is on the way."""
+        """Clears a loaded position after the pass that began there, unless other workers may still
+        need it."""
         data = self._data
         if _data.get_worker_info() is None and data._place() == self.began and (
                 self.began.step or self.began.skip):
@@ -163,14 +170,14 @@ class IterableDataset(_Steps, _data.IterableDataset):
                   DataLoader the same batch_size; with another one every sample still comes once,
                   but with several workers in another order, and state_dict(batches=n) counts steps,
                   not batches.
-    batched       give whole steps: the DataLoader has batch_size=None
-    collate       of a step's leat.Batch (tensors without a copy) makes what is given, in the
-                  worker. Without it: a dict of lists of tensors, and the int64 tensor "__ids__".
-    seed, order, tail, rank, world, fields, decode, depth, memory_limit, on_error: of
+    batched       return whole steps: the DataLoader has batch_size=None
+    collate       makes an item of a step's leat.Batch (tensors without a copy), in the worker.
+                  Without it: a dict of lists of tensors, and the int64 tensor "__ids__".
+    seed, order, tail, rank, world, fields, decode, depth, memory_limit, on_error: those of
                   leat.DataLoader; depth and memory are per worker
 
-    A sample is a dict of uint8 tensors [bytes] (or what ds.types says), "__key__", "__id__" and,
-    of plain files, "class".
+    A sample is a dict of tensors, of type uint8 [bytes] or that of ds.types, with "__key__",
+    "__id__" and, for plain files, "class".
     """
 
     def __init__(self, ds: Dataset, batch_size: Optional[int] = None, *,
@@ -213,12 +220,12 @@ class IterableDataset(_Steps, _data.IterableDataset):
         return self._pass
 
     def state_dict(self, batches: Optional[int] = None) -> Dict[str, Any]:
-        """As of leat.DataLoader, after what was consumed of this pass; in the middle of a step it
-        says so, and goes on only with the same number of ranks. batches: after so many steps of
-        this pass. ValueError, which says what to do, where that is not known here, with workers of
-        torch's DataLoader, or cannot be: more steps than were given.
+        """Like that of leat.DataLoader, after what was consumed of this pass. A state in the middle
+        of a step is marked so, and can be continued only with the same number of ranks. batches:
+        after so many steps of this pass. ValueError, with the remedy, if this process cannot count
+        them (workers of torch's DataLoader), or if more steps are given than were returned.
 
-        In a worker, where StatefulDataLoader asks, it is the state of that worker."""
+        In a worker, where StatefulDataLoader calls it, it is the state of that worker."""
         if batches is not None:
             return self._after(batches)
         p = self._pass
@@ -228,11 +235,13 @@ class IterableDataset(_Steps, _data.IterableDataset):
         return p.state()
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
-        """Passes over the state's epoch begin there from now on, until one was read to its end in
-        this process, or set_epoch of another. ValueError where the state belongs to something else.
-        World size and number of workers may be others, where the state is one of whole steps.
+        """Makes passes over the state's epoch begin at its position, until a pass was read to its
+        end in this process, or set_epoch selects another epoch. ValueError if the state belongs to
+        another data set or order. World size and number of workers may differ for a state of whole
+        steps.
 
-        In a worker, where StatefulDataLoader brings that worker's state, its next pass does."""
+        In a worker, where StatefulDataLoader passes that worker's state, it applies to the worker's
+        next pass."""
         info = _data.get_worker_info()
         place = self._at.where(state, *((info.id, info.num_workers) if info else ()))
         if place.skip and self.batched:
@@ -267,7 +276,8 @@ class IterableDataset(_Steps, _data.IterableDataset):
 
 
 class _Draws:
-    """Indices of one pass; what torchdata's samplers take the state of: drawn so far."""
+    """Indices of one pass. Its state, which torchdata's samplers store, is the number drawn so
+    far."""
 
     def __init__(self, sampler: Sampler, place: Place) -> None:
         self._sampler, self._place, self._order = sampler, place, None
@@ -282,7 +292,7 @@ class _Draws:
         if self._order is None:
             self._order = self._sampler.dataset.order(at.mode, at.seed, epoch, at.batch)
         start, count = at.share(step)
-        # The tail "pad" begins again from the front.
+        # The tail "pad" continues with the first samples.
         if self._sampler.batched:
             self._place = Place(epoch, step + 1, 0)
             return [self._order[(start + i) % at.n] for i in range(count)]
@@ -305,12 +315,12 @@ class Sampler(_Steps, _data.Sampler):
     map-style data sets of the same length as ds.
 
     batched: lists of a step's indices each, for DataLoader(batch_sampler=...); or, with
-    DataLoader(ds, sampler=..., batch_size=None), for reading each step at once.
-    The other arguments are those of leat.DataLoader.
+    DataLoader(ds, sampler=..., batch_size=None), for reading the samples of a step together. The
+    other arguments are those of leat.DataLoader.
 
-    Samplers are asked ahead of the loop: state_after(n) is the state after n steps of this pass
-    were consumed. (It has no state_dict, which torchdata would take for that of what was drawn;
-    StatefulDataLoader asks the sampler's iterator.)
+    torch draws from samplers ahead of the loop: state_after(n) is the state after n steps of this
+    pass were consumed. (There is no state_dict, because torchdata would use it for the number
+    drawn; StatefulDataLoader uses the state of the sampler's iterator.)
     """
 
     def __init__(self, ds: Dataset, batch_size: Optional[int] = None, *,
@@ -326,15 +336,16 @@ class Sampler(_Steps, _data.Sampler):
         return at.steps if self.batched else sum(at.share(s)[1] for s in range(at.steps))
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
-        """Passes over the state's epoch begin there from now on, until set_epoch of another.
-        ValueError where the state belongs to something else. World size may be another."""
+        """Makes passes over the state's epoch begin at its position, until set_epoch selects
+        another epoch. ValueError if the state belongs to another data set or order. The world size
+        may differ."""
         place = self._at.where(state)
         if place.skip and self.batched:
             raise ValueError(_MIDDLE)
         self._begin(place)
 
     def state_after(self, batches: int) -> Dict[str, Any]:
-        """As of leat.DataLoader, after so many steps of this pass were consumed."""
+        """Like DataLoader.state_dict(), after so many steps of this pass were consumed."""
         return self._after(batches)
 
     def __iter__(self) -> Iterator[Union[int, List[int]]]:

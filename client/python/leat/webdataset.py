@@ -1,12 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
 """The iteration of the webdataset library over Leat, without that library:
 
     data = leat.webdataset.dataset("leat:/shards/train-{000000..000146}.tar", seed=1)
     data = data.decode(lambda s: ...).to_tuple("jpg", "cls").batched(64)
 
-Samples are dicts as webdataset's: "__key__", "__url__" and one item of bytes per extension, so its
-decoders and map functions take them as they are, and `wds.DataPipeline(data, ...)` goes on from
-there. Instead of a shuffle buffer there is Leat's order: a true permutation, each sample exactly
-once per epoch over all ranks and workers, the same number of steps on every rank.
+Samples are dicts like those of webdataset: "__key__", "__url__" and one item of bytes per
+extension. So its decoders and map functions accept them, and `wds.DataPipeline(data, ...)` can
+continue from there. Instead of a shuffle buffer there is Leat's order: a true permutation, each
+sample exactly once per epoch over all ranks and workers, the same number of steps on every rank.
 """
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from ._dataset import Dataset
 from ._loader import DataLoader
 from ._ranks import rank_and_world
 
-try:  # torch's DataLoader wants its own class, and has no other way to know
+try:  # torch's DataLoader recognizes only instances of its class
     import torch as _torch
     from torch.utils.data import IterableDataset as _Base
 except ImportError:
@@ -68,12 +69,12 @@ def _what(shards: List[str]) -> str:
 
 
 class _Epochs:
-    """Which epoch a pass is over, in memory that is shared with torch's worker processes: those
-    that live on, and those that are made for one pass. `mark` is the same for all workers of a pass
-    and another one for each pass. The worker that begins a pass first counts it, and each writes
-    down in a word of its own what it began: mark and count, at once, so that it needs no lock."""
+    """The epoch of each pass, in memory that is shared with torch's worker processes, whether they
+    persist or are made for one pass. `mark` is equal for all workers of a pass and different for
+    each pass. The worker that begins a pass first counts it. Each worker writes mark and count of
+    the pass that it began to its word in one store, so no lock is needed."""
 
-    WORKERS = 255  # from so many on they share words, which are about the same pass then
+    WORKERS = 255  # further workers share words, which then belong to about the same pass
 
     def __init__(self, first: int) -> None:
         words = 1 + self.WORKERS
@@ -82,7 +83,7 @@ class _Epochs:
         self.set(first)
 
     def set(self, first: int) -> None:
-        """That of the next pass."""
+        """Sets the epoch of the next pass."""
         for i in range(1, len(self._words)):
             self._words[i] = 0
         self._words[0] = first
@@ -102,14 +103,14 @@ class _Epochs:
 
 
 class WebDataset(_Base):
-    """See dataset(). Each pass gives one epoch; the next pass the next one, unless set_epoch says
-    otherwise. Pipelines (map, decode, to_tuple, select, batched) are of this object and its
-    like-named methods in webdataset."""
+    """See dataset(). Each pass is one epoch; the next pass is the next epoch, unless set_epoch
+    selects another. Pipelines (map, decode, to_tuple, select, batched) consist of the methods of
+    this object, which are named like those of webdataset."""
 
     def __init__(self, ds: Dataset, options: Dict[str, Any], chunk: int) -> None:
         self.dataset, self._options, self._chunk = ds, options, chunk
         self._epochs = _Epochs(0)
-        self._passes = 0  # that were begun in this process, or where it was forked from
+        self._passes = 0  # passes begun in this process, or before it was forked
         self._loader: Optional[DataLoader] = None
         self._key: tuple = ()
         self._stages: List[Callable[[Iterator[Any]], Iterator[Any]]] = []
@@ -156,26 +157,33 @@ class WebDataset(_Base):
         return items
 
     def compose(self, stage: Callable[[Iterator[Any]], Iterator[Any]]) -> WebDataset:
-        """This pipeline with one more stage, a generator over the items before it."""
+        """Returns this pipeline with one more stage, a generator over the items before it."""
         other = WebDataset(self.dataset, self._options, self._chunk)
         other.set_epoch(self._epochs.next())
         other._stages = self._stages + [stage]
         return other
 
     def map(self, function: Callable[[Any], Any]) -> WebDataset:
-        return self.compose(_Map(function))
+        return self.compose(_Map(_function("map", function)))
 
-    decode = map
+    def decode(self, function: Callable[[Any], Any]) -> WebDataset:
+        """Like map(). Names of webdataset's decoders ("pil") need its library: TypeError says
+        how."""
+        return self.compose(_Map(_function("decode", function)))
 
     def select(self, predicate: Callable[[Any], bool]) -> WebDataset:
+        _function("select", predicate)
         return self.compose(_Select(predicate))
 
     def map_dict(self, **functions: Callable[[Any], Any]) -> WebDataset:
-        """field=function: of these fields."""
+        """field=function: applies the functions to these fields."""
+        for field, function in functions.items():
+            _function("map_dict of " + field, function)
         return self.compose(_Map(_MapDict(functions)))
 
     def to_tuple(self, *fields: str) -> WebDataset:
-        """Tuples of these fields; "jpg;png": the first that there is. KeyError names the sample."""
+        """Tuples of these fields; "jpg;png": the first of them that exists. KeyError names the
+        sample."""
         return self.compose(_Map(_ToTuple(" ".join(fields).split())))
 
     def batched(self, n: int, partial: bool = True) -> WebDataset:
@@ -183,7 +191,15 @@ class WebDataset(_Base):
         return self.compose(_Batched(n, partial))
 
 
-class _Map:  # Objects, not closures: they go to spawned workers.
+def _function(method: str, given: Any) -> Callable[[Any], Any]:
+    if callable(given):
+        return given
+    raise TypeError("%s takes a function, not %r%s" % (
+        method, given, ": wds.DataPipeline(data, wds.decode(%r)) of the webdataset library takes "
+        "that" % given if method == "decode" and isinstance(given, str) else ""))
+
+
+class _Map:  # Objects, not closures: they are sent to spawned workers.
     def __init__(self, function):
         self.function = function
 
@@ -236,15 +252,14 @@ class _Batched:
 
 
 def _worker() -> tuple:
-    """(number, how many, a number that they have in common) of a worker process of torch's
-    DataLoader."""
+    """(number, count, a number that they share) of a worker process of torch's DataLoader."""
     info = _torch.utils.data.get_worker_info() if _torch is not None else None
     return (info.id, info.num_workers, info.seed - info.id) if info else (0, 1, -1)
 
 
 def _open_shards(shards: List[str], **options: Any) -> Dataset:
     what = _what(shards)
-    # What a name stands for was said when it was made.
+    # A name has the format with which it was created.
     path = what[len("leat:"):] if what.startswith("leat:") else what
     ds = Dataset(what, format="tar" if path.startswith("/") else None, **options)
     if len(shards) == 1:
@@ -264,14 +279,14 @@ def dataset(urls: Union[str, Sequence[str], Dataset], *, seed: int = 0, order: s
             tail: str = "shorter", rank: Union[int, str] = "auto", world: Union[int, str] = "auto",
             chunk: int = 64, fs: Any = None, conf: Optional[str] = None,
             stage_dir: Optional[str] = None, **loader: Any) -> WebDataset:
-    """Samples of tar shards, which need not be called so.
+    """Samples of tar shards, whatever their files are called.
 
     urls     "/data/train-{0000..0146}.tar", with "leat:" before it from the servers, a list of
              such in one directory, a directory, "leat:name@version", or a Dataset. Several shards
-             are opened as the pattern PREFIX*SUFFIX that they have in common, which must
-             find no others (ValueError)
-    order    "window": whole shards at a time, near to each other; "global"; "sequential" for tests
-    chunk    samples that are read together, and dealt to ranks and workers together
+             are opened as the pattern PREFIX*SUFFIX that they have in common, which must match no
+             other files (ValueError)
+    order    "window": whole shards at a time, close to each other; "global"; "sequential" for tests
+    chunk    samples that are read together, and delivered to one rank and worker together
     The others are those of leat.Dataset and leat.DataLoader. Errors are LeatError."""
     if not isinstance(urls, Dataset):
         urls = _open_shards(_shards(urls), fs=fs, conf=conf, stage_dir=stage_dir)

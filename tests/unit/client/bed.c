@@ -1,8 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/unit/client/bed.h"
 
+#include "client/data/capability.h"
 #include "common/base/checksum.h"
 #include "common/proto/mds_proto.h"
 #include "common/proto/oss_proto.h"
+#include "common/rpc/transport/transport_sim.h"
 
 struct bed bed;
 
@@ -122,25 +125,25 @@ static int on_reclaim(struct rpc_req *r, const void *in, void *out)
 
 static int on_append(struct rpc_req *r, const void *in, void *out)
 {
-	/* Not open in that session. */
+	/* The file is not open in that session. */
 	if (bed.session != SESSION && bed.n_opens == 0)
 		return -LE_BADF;
-	assert_true(bed.n_appends < ARRAY_SIZE(bed.told));
-	bed.asked = *(const struct mds_append_req *)in;
+	assert_true(bed.n_appends < ARRAY_SIZE(bed.append_sizes));
+	bed.tried = *(const struct mds_append_req *)in;
 	bed.asked_slot = r->hdr.slot;
 	bed.asked_seq = r->hdr.seq;
-	if (bed.asked.had_there && bed.had_status < 0) {
+	if (bed.tried.had_there && bed.had_status < 0) {
 		bed.n_appends++;
 		return bed.had_status;
 	}
-	if (bed.asked.had_lost)
-		bed.place = bed.next_place;
-	bed.told[bed.n_appends++] = ((const struct mds_append_req *)in)->size;
+	if (bed.tried.had_lost)
+		bed.append_range = bed.next_place;
+	bed.append_sizes[bed.n_appends++] = ((const struct mds_append_req *)in)->size;
 	if (bed.append_ends_session && bed.n_appends == 1) {
 		bed.session++;
 		return -LE_SESSION_GONE;
 	}
-	*(struct mds_append_rep *)out = (struct mds_append_rep){.off = bed.place,
+	*(struct mds_append_rep *)out = (struct mds_append_rep){.off = bed.append_range,
 								.change = ++bed.change};
 	return 0;
 }
@@ -196,7 +199,7 @@ void bed_set_chain(uint32_t n_members, uint32_t n_sync, uint32_t first, uint32_t
 	bed.order[2] = third;
 }
 
-static void tell_fiber(void *arg)
+static void notify_fiber(void *arg)
 {
 	struct cb_map_changed_req req = {.epoch = bed.epoch};
 	struct cb_map_changed_rep rep;
@@ -209,7 +212,7 @@ static void tell_fiber(void *arg)
 
 void bed_tell_client(void *arg)
 {
-	assert_int_equal(fiber_spawn("tell", tell_fiber, arg), 0);
+	assert_int_equal(fiber_spawn("tell", notify_fiber, arg), 0);
 }
 
 /* ---- the members ---- */
@@ -244,7 +247,7 @@ static int on_read(struct rpc_req *r, const void *in, void *out)
 	return 0;
 }
 
-/* One result of MANY_PART that is not as it should be: the third. */
+/* The part of a batch with a bad result: the third. */
 #define MANY_PART 2u
 
 static void lie(const struct fake *f, uint32_t i, struct readv_result *res, struct piece *piece)
@@ -375,7 +378,7 @@ static void client_main(struct loop *loop, void *arg)
 	o.params.slot_memory = 32 << 20;
 	assert_int_equal(client_create(&o, &bed.client), 0);
 	bed.test();
-	/* What lost is cancelled and gives its slot back. */
+	/* The losing request is cancelled and releases its slot. */
 	assert_int_equal(fiber_sleep_us(100000), 0);
 	assert_int_equal(slot_pool_free(bed.client->slots), slot_pool_total(bed.client->slots));
 	assert_int_equal(slot_pool_free(bed.client->small), slot_pool_total(bed.client->small));
@@ -424,22 +427,22 @@ void bed_run(void (*test)(void))
 	sim_destroy(bed.sim);
 }
 
-struct idata *bed_open(void)
+struct inode_io *bed_open(void)
 {
 	struct inode *i = inode_get(bed.client, (struct ino){100});
 	struct cap cap = {.ino = {100}, .rights = CAP_READ | CAP_WRITE, .session = SESSION};
-	struct idata *d;
+	struct inode_io *d;
 
 	assert_non_null(i);
 	i->attr.layout =
 		(struct layout){.table = 1, .width = 1, .chunk_size = CHUNK, .replicas = N};
 	assert_int_equal(inode_data(bed.client, i, &d), 0);
-	io_take_cap(d, &cap);
+	cap_set(d, &cap);
 	d->n_read = d->n_write = 1;
 	return d;
 }
 
-void bed_close(struct idata *d)
+void bed_close(struct inode_io *d)
 {
 	d->n_read = d->n_write = 0;
 	inode_put(bed.client, d->inode);

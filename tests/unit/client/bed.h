@@ -1,6 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client and a chain of three members, which answer what the test wants. On the simulator's
- * clock.
+ * A client and a chain of three members, which answer as the test says. On the simulator's clock.
  */
 #ifndef LEAT_TESTS_UNIT_CLIENT_BED_H
 #define LEAT_TESTS_UNIT_CLIENT_BED_H
@@ -12,8 +12,13 @@
 
 #include <cmocka.h>
 
-#include "client/io.h"
-#include "common/rt/sim.h"
+#include "client/cache/inode_cache.h"
+#include "client/client.h"
+#include "common/proto/frame.h"
+#include "common/proto/mds_proto.h"
+#include "common/rpc/rpc.h"
+#include "common/rpc/transport/transport.h"
+#include "common/rt/sim/sim.h"
 
 #define N       3
 #define CHUNK   (64u << 10)
@@ -27,11 +32,11 @@ struct fake {
 	char addr[16];
 	struct slot_pool *pool;
 	struct rpc_server *server;
-	/* what it does */
+	/* how it answers */
 	int read_status, write_status;
 	uint64_t read_us, write_us;
 	bool wrong_sum;
-	uint32_t n_short; /* so many reads find nothing there */
+	uint32_t n_short; /* number of reads that find no data */
 	int many_status;
 	enum many_lie {
 		MANY_TRUE,
@@ -43,12 +48,11 @@ struct fake {
 		MANY_TOO_LITTLE,
 		MANY_SHORT
 	} many_lie;
-	/* what it saw */
+	/* what it received */
 	uint32_t n_reads, n_writes, n_verify, n_many, n_parts, n_caps;
 	struct frame_hdr last_write;
 	uint64_t last_off; /* in its chunk */
-	/* what the first writes are answered (a session that is gone ends with it), and what they
-	 * were */
+	/* results of the first writes (-LE_SESSION_GONE ends the session), and the requests */
 	int plan[4];
 	uint32_t n_plan;
 	struct {
@@ -58,7 +62,7 @@ struct fake {
 	} writes[4];
 };
 
-/* What is one per test. */
+/* The state of one test. */
 extern struct bed {
 	struct sim *sim;
 	struct transport *transport;
@@ -72,18 +76,18 @@ extern struct bed {
 	struct attr attr; /* of every file */
 	int open_status;
 	uint32_t n_opens, n_closes;
-	uint64_t stored;  /* where it ends in store */
+	uint64_t stored;  /* end of the file as the chains report it */
 	uint32_t n_getattrs;
 	uint64_t session, n_restarts;
-	uint32_t reclaimed; /* flags of what was told after these, together */
-	/* the place that an append is given; the end that each has told; the first of them ends the
-	 * session instead */
-	uint64_t place, next_place, told[4];
-	struct mds_append_req asked; /* last, with that number */
+	uint32_t reclaimed; /* flags of all reclaims after these restarts */
+	/* Offset of the next append reservation; sizes that the requests carried.
+	 * append_ends_session: the first request ends the session instead. */
+	uint64_t append_range, next_place, append_sizes[4];
+	struct mds_append_req tried; /* the last request, and its slot and sequence */
 	uint32_t asked_slot;
 	uint64_t asked_seq;
-	int had_status; /* of who has to get the same place again */
-	uint64_t change; /* with which places are given */
+	int had_status; /* result for a request that must get its previous reservation */
+	uint64_t change; /* change counter of reservations */
 	uint32_t n_appends;
 	bool append_ends_session;
 	struct rpc_peer *peer;
@@ -94,12 +98,12 @@ extern struct bed {
 
 /* Runs the test in the client's process. */
 void bed_run(void (*test)(void));
-/* A new chain, as the metadata server decides it; in its loop: the client is told. */
+/* Sets a new chain; bed_tell_client, in the metadata server's loop, notifies the client. */
 void bed_set_chain(uint32_t n_members, uint32_t n_sync, uint32_t first, uint32_t second,
 		   uint32_t third);
 void bed_tell_client(void *arg);
-/* Open for reading and writing. */
-struct idata *bed_open(void);
-void bed_close(struct idata *d);
+/* Opens the file for reading and writing. */
+struct inode_io *bed_open(void);
+void bed_close(struct inode_io *d);
 
 #endif

@@ -1,33 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Appends of a client whose session ends meanwhile: where the file ended before tells nothing of
- * where it ends then. And of what nobody has seen yet when the metadata server restarts.
+ * Appends of a client whose session ends meanwhile: the file's end from before need not be its end
+ * afterwards. And unflushed data when the metadata server restarts.
  */
 #include "tests/unit/client/bed.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "client/kept.h"
-#include "client/session.h"
+#include "client/cache/attr_cache.h"
+#include "client/cache/inode_cache.h"
+#include "client/cache/lease.h"
+#include "client/cache/lease_grant.h"
+#include "client/client.h"
+#include "client/data/flush.h"
+#include "client/data/open_file.h"
+#include "client/data/size.h"
+#include "client/data/write.h"
+#include "client/ll.h"
+#include "client/servers/cluster_map.h"
+#include "client/servers/restart_log.h"
+#include "client/servers/session.h"
+#include "client/servers/target.h"
+#include "common/base/assert.h"
+#include "common/base/status.h"
+#include "common/proto/frame.h"
+#include "common/proto/mds_proto.h"
+#include "common/proto/oss_proto.h"
+#include "common/rt/fiber.h"
 #include "common/rt/loop.h"
+#include "common/rt/slot.h"
 
 #define END   (12u << 10)
 #define PLACE (20u << 10)
 #define CUT   (4u << 10)
 
-/* What is there when the simulation ends leaves its memory. */
+/* Memory in use at the end of the simulation leaks. */
 int __lsan_is_turned_off(void);
 int __lsan_is_turned_off(void)
 {
 	return 1;
 }
 
-/* The only one who has it open. */
+/* No other client has the file open. */
 static struct ll_file *open_to_append(uint32_t flags)
 {
 	struct cred cred = {.flags = CRED_CHECKED};
-	struct idata *d = bed_open();
+	struct inode_io *d = bed_open();
 	struct ll_file *f;
 
 	bed.attr = (struct attr){.ino = d->inode->ino,
@@ -37,9 +58,9 @@ static struct ll_file *open_to_append(uint32_t flags)
 				 .change = 1,
 				 .flags = ATTR_UNSETTLED | ATTR_LEASED,
 				 .layout = d->inode->attr.layout};
-	bed.place = PLACE;
+	bed.append_range = PLACE;
 	d->n_append = 1;
-	assert_int_equal(io_ask_attr(bed.client, &cred, d->inode), 0);
+	assert_int_equal(size_request_attr(bed.client, &cred, d->inode), 0);
 	assert_true(inode_size_fresh(bed.client, d->inode));
 	f = file_make(bed.client, d->inode, d, &cred, flags | O_RDWR | O_APPEND);
 	assert_non_null(f);
@@ -48,7 +69,7 @@ static struct ll_file *open_to_append(uint32_t flags)
 
 static void close_it(struct ll_file *f)
 {
-	struct idata *d = f->d;
+	struct inode_io *d = f->d;
 
 	assert_int_equal(wb_flush(d), 0);
 	d->n_files--;
@@ -64,8 +85,8 @@ static void session_ends_while_the_place_is_asked_for(void)
 	bed.append_ends_session = true;
 	assert_int_equal(ll_pwrite(f, "record", 6, 0), 6);
 	assert_int_equal(bed.n_appends, 2);
-	assert_int_equal(bed.told[0], END);
-	assert_int_equal(bed.told[1], 0);
+	assert_int_equal(bed.append_sizes[0], END);
+	assert_int_equal(bed.append_sizes[1], 0);
 	assert_int_equal(bed.oss[0].last_off, PLACE);
 	assert_int_equal(f->d->size, PLACE + 6);
 	close_it(f);
@@ -100,7 +121,7 @@ static void session_ends_while_it_waits_for_a_slot(void)
 	assert_int_equal(fiber_spawn("append", append_record, f), 0);
 	assert_int_equal(fiber_sleep_us(1000), 0);
 	assert_true(f->d->appending);
-	/* Another client has it alone now, and has appended. */
+	/* Another client has the file to itself now, and has appended. */
 	bed.session++;
 	bed.attr.flags &= ~(uint32_t)ATTR_LEASED;
 	bed.stored = PLACE;
@@ -111,7 +132,7 @@ static void session_ends_while_it_waits_for_a_slot(void)
 		assert_int_equal(fiber_sleep_us(1000), 0);
 	assert_int_equal(wb_flush(f->d), 0);
 	assert_int_equal(bed.n_appends, 1);
-	assert_int_equal(bed.told[0], PLACE);
+	assert_int_equal(bed.append_sizes[0], PLACE);
 	assert_int_equal(bed.oss[0].n_writes, 1);
 	assert_int_equal(bed.oss[0].last_off, PLACE);
 	close_it(f);
@@ -122,7 +143,7 @@ static void cut_to(uint64_t size, uint32_t flags)
 {
 	bed.attr.size = bed.stored = size;
 	bed.attr.change++;
-	bed.attr.cuts++;
+	bed.attr.n_truncations++;
 	bed.attr.flags = flags;
 }
 
@@ -136,10 +157,10 @@ static void cut_before_it_is_open_again(void)
 	map_head(bed.client, &i->attr.layout, 0)->grant = 1 << 20;
 	bed.session++;
 	bed.open_status = -LE_NOT_READY;
-	cut_to(CUT, ATTR_LEASED); /* nobody seems to write it */
+	cut_to(CUT, ATTR_LEASED); /* it seems to have no writer */
 	assert_int_equal(session_renew(bed.client, SESSION), 0);
 	assert_true(bed.client->reopening);
-	assert_int_equal(io_attr(bed.client, &cred, i, &attr), 0);
+	assert_int_equal(size_get_attr(bed.client, &cred, i, &attr), 0);
 	assert_int_equal(attr.size, CUT);
 	assert_false(lease_held(bed.client, i));
 	ended = false;
@@ -152,7 +173,7 @@ static void cut_before_it_is_open_again(void)
 		assert_int_equal(fiber_sleep_us(1000), 0);
 	assert_int_equal(wb_flush(f->d), 0);
 	assert_int_equal(bed.n_appends, 1);
-	assert_int_equal(bed.told[0], CUT / 2);
+	assert_int_equal(bed.append_sizes[0], CUT / 2);
 	assert_int_equal(bed.oss[0].last_off, PLACE);
 	close_it(f);
 }
@@ -164,16 +185,16 @@ static void cut_while_others_write_it(void)
 	struct attr attr;
 
 	cut_to(END, ATTR_UNSETTLED);
-	assert_int_equal(io_ask_attr(bed.client, &cred, f->inode), 0);
-	assert_int_equal(io_attr(bed.client, &cred, f->inode, &attr), 0);
+	assert_int_equal(size_request_attr(bed.client, &cred, f->inode), 0);
+	assert_int_equal(size_get_attr(bed.client, &cred, f->inode, &attr), 0);
 	assert_int_equal(attr.size, END);
 	cut_to(CUT, ATTR_UNSETTLED);
 	append_record(f);
-	assert_int_equal(bed.told[0], CUT);
+	assert_int_equal(bed.append_sizes[0], CUT);
 	close_it(f);
 }
 
-/* In a new session it may not be open; then it may, and is. */
+/* In a new session its reopening is refused at first; later it is granted. */
 static void refused_at_first(struct ll_file *f)
 {
 	uint64_t began = loop_now_us();
@@ -215,16 +236,17 @@ static void server_restarts_while_it_hides(bool shared)
 
 	map_head(bed.client, &i->attr.layout, 0)->grant = 1 << 20;
 	append_record(f);
-	assert_true(io_hides(f->d));
-	/* Since then it was told, as with the answer to a close, that several have it open. */
+	assert_true(has_unflushed(f->d));
+	/* Since then a reply said, as that to a close can, that several clients have it open. */
 	if (shared)
 		bed.attr.flags = ATTR_UNSETTLED | ATTR_SHARED;
-	assert_int_equal(io_ask_attr(bed.client, &(struct cred){.flags = CRED_CHECKED}, i), 0);
+	assert_int_equal(size_request_attr(bed.client, &(struct cred){.flags = CRED_CHECKED}, i),
+			 0);
 	assert_true(lease_shared_lasts(bed.client, i) == shared);
 	bed.n_restarts++;
 	assert_int_equal(session_renew(bed.client, SESSION), 0);
-	assert_int_equal(bed.reclaimed & (RECLAIM_HIDDEN | RECLAIM_SHARED), RECLAIM_HIDDEN);
-	/* As the server has been told. */
+	assert_int_equal(bed.reclaimed & (RECLAIM_UNFLUSHED | RECLAIM_SHARED), RECLAIM_UNFLUSHED);
+	/* The reclaim has reported a write lease instead. */
 	assert_false(lease_shared_lasts(bed.client, i));
 	close_it(f);
 }
@@ -248,7 +270,7 @@ static void plan(uint32_t n, int first, int second, int third)
 	bed.next_place = PLACE + 100;
 }
 
-/* Another client has written where it was placed. */
+/* Another client has written in the append reservation. */
 static void place_is_taken(void)
 {
 	struct ll_file *f = open_to_append(O_SYNC);
@@ -256,13 +278,13 @@ static void place_is_taken(void)
 	plan(1, -LE_EXIST, 0, 0);
 	append_record(f);
 	assert_int_equal(bed.n_appends, 2);
-	assert_int_equal(bed.asked.had_lost, 1);
-	assert_int_equal(bed.asked.had_end, PLACE + 6);
+	assert_int_equal(bed.tried.had_lost, 1);
+	assert_int_equal(bed.tried.had_end, PLACE + 6);
 	assert_int_equal(bed.oss[0].n_writes, 2);
 	assert_int_equal(bed.oss[0].writes[0].off, PLACE);
 	assert_int_equal(bed.oss[0].writes[1].off, PLACE + 100);
 	for (int i = 0; i < 2; i++)
-		assert_true(bed.oss[0].writes[i].flags & WRITE_PLACED);
+		assert_true(bed.oss[0].writes[i].flags & WRITE_RESERVED);
 	close_it(f);
 }
 
@@ -278,7 +300,8 @@ static void session_ends_before_it_is_taken(void)
 	close_it(f);
 }
 
-/* What was overwritten may be the record itself: it is not there twice. */
+/* What the other client overwrote may be the record itself: it must not be written a second
+ * time. */
 static void session_ends_and_it_may_be_there(void)
 {
 	struct ll_file *f = open_to_append(O_SYNC);
@@ -290,9 +313,9 @@ static void session_ends_and_it_may_be_there(void)
 	close_it(f);
 }
 
-/* Serves a request of the kernel, number 7; repeats: for which the process before has asked for a
- * place, with a number that is returned. */
-static struct ll_kept memory;
+/* Serves kernel request number 7. repeats: the previous process has made an append reservation for
+ * it, under a sequence that is returned. */
+static struct ll_restart_state memory;
 static struct ll_request request;
 
 static uint64_t serve_kept(bool repeats)
@@ -303,10 +326,10 @@ static uint64_t serve_kept(bool repeats)
 	memset(&memory, 0, sizeof(memory));
 	memory.generation = 2;
 	if (repeats)
-		memory.calls[3] = (struct ll_kept_call){
+		memory.calls[3] = (struct ll_restart_call){
 			.unique = 7, .seq = seq, .generation = 1, .op = OP_mds_append};
-	c->kept = &memory;
-	kept_reserve(c);
+	c->restart = &memory;
+	restart_log_reserve(c);
 	ll_request_begin(&request, c, 7);
 	return seq;
 }
@@ -314,21 +337,21 @@ static uint64_t serve_kept(bool repeats)
 static void serve_end(void)
 {
 	ll_request_end(&request);
-	bed.client->kept = NULL;
+	bed.client->restart = NULL;
 }
 
-/* The number of the last question is what a next process will repeat. */
+/* True if the next process would repeat the last request. */
 static bool keeps_last(void)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < LL_KEPT_CALLS; i++)
+	for (uint32_t i = 0; i < LL_RESTART_CALLS; i++)
 		n += memory.calls[i].unique == 7;
 	return n == 1 && memory.calls[bed.asked_slot].unique == 7 &&
 	       memory.calls[bed.asked_slot].seq == bed.asked_seq;
 }
 
-/* Though it alone knows where the file ends, and might gather. */
+/* Although this client alone knows the file's end and could coalesce. */
 static void former_place_is_asked_about(void)
 {
 	struct ll_file *f = open_to_append(0);
@@ -337,8 +360,8 @@ static void former_place_is_asked_about(void)
 	(void)serve_kept(true);
 	append_record(f);
 	assert_int_equal(bed.n_appends, 2);
-	assert_int_equal(bed.asked.had_end, PLACE + 6);
-	assert_int_equal(bed.asked.had_there, 1);
+	assert_int_equal(bed.tried.had_end, PLACE + 6);
+	assert_int_equal(bed.tried.had_there, 1);
 	assert_int_equal(bed.oss[0].n_writes, 1);
 	assert_int_equal(bed.oss[0].last_off, PLACE);
 	serve_end();
@@ -357,7 +380,7 @@ static void former_place_keeps_its_number(void)
 	close_it(f);
 }
 
-/* It was cut since: what the former process had said about its place is not known. */
+/* The file was truncated since: the reply to the previous process is no longer valid. */
 static void former_place_is_void(void)
 {
 	struct ll_file *f = open_to_append(O_SYNC);
@@ -389,11 +412,11 @@ static void void_place_is_not_kept(void)
 {
 	struct ll_file *f = open_to_append(O_SYNC);
 
-	f->d->placed_void = 1;
+	f->d->reservation_void = 1;
 	(void)serve_kept(false);
 	append_record(f);
 	assert_int_equal(bed.n_appends, 2);
-	assert_int_equal(bed.asked.had_there, 0);
+	assert_int_equal(bed.tried.had_there, 0);
 	assert_true(keeps_last());
 	serve_end();
 	close_it(f);
@@ -412,7 +435,7 @@ static void lost_place_is_not_kept(void)
 	close_it(f);
 }
 
-/* A write of which nobody knows whether it was made, and then its capability has run out. */
+/* A write has an unknown outcome, and then its capability expires. */
 static void capability_runs_out(void)
 {
 	struct ll_file *f = open_to_append(0);
@@ -432,7 +455,57 @@ static void capability_runs_out(void)
 	close_it(f);
 }
 
-/* 16 KiB over the border of two chunks, in how many microseconds. The file ends in the first. */
+/* The first new capabilities have expired too, for an object server without the metadata server's
+ * clock: the write succeeds a little later, under the same slot and sequence. */
+static void capability_expires(void)
+{
+	struct ll_file *f = open_to_append(0);
+	const struct frame_hdr *first = &bed.oss[0].writes[0].hdr;
+	uint64_t began = loop_now_us();
+
+	map_head(bed.client, &f->inode->attr.layout, 0)->grant = 1 << 20;
+	plan(3, -LE_CAP_EXPIRED, -LE_CAP_EXPIRED, -LE_CAP_EXPIRED);
+	append_record(f);
+	assert_int_equal(wb_flush(f->d), 0);
+	assert_int_equal(bed.n_opens, 3);
+	assert_int_equal(bed.oss[0].n_writes, 4);
+	for (int i = 1; i < 4; i++) {
+		assert_int_equal(bed.oss[0].writes[i].hdr.slot, first->slot);
+		assert_int_equal(bed.oss[0].writes[i].hdr.seq, first->seq);
+	}
+	assert_in_range(loop_now_us() - began, 150000, 300000);
+	close_it(f);
+}
+
+/* All new capabilities have expired: the write ends with that error. */
+static void capabilities_always_expire(void)
+{
+	struct ll_file *f = open_to_append(O_SYNC);
+	uint64_t began = loop_now_us();
+
+	bed.oss[0].write_status = -LE_CAP_EXPIRED;
+	assert_int_equal(ll_pwrite(f, "record", 6, 0), -LE_CAP_EXPIRED);
+	assert_int_equal(status_errno(-LE_CAP_EXPIRED), EIO);
+	assert_in_range(loop_now_us() - began, 3000000, 8000000);
+	assert_in_range(bed.n_opens, 8, 12);
+	bed.oss[0].write_status = 0;
+	close_it(f);
+}
+
+/* Capabilities that are always refused end the write too. */
+static void capabilities_are_refused(void)
+{
+	struct ll_file *f = open_to_append(O_SYNC);
+
+	bed.oss[0].write_status = -LE_BAD_CAP;
+	assert_int_equal(ll_pwrite(f, "record", 6, 0), -LE_BAD_CAP);
+	assert_in_range(bed.n_opens, 2, 4);
+	bed.oss[0].write_status = 0;
+	close_it(f);
+}
+
+/* Writes 16 KiB across the border of two chunks; *ret_us is the time it took. The file ends in the
+ * first. */
 static int write_over_border(bool shared, uint64_t *ret_us)
 {
 	static uint8_t data[16u << 10];
@@ -446,7 +519,7 @@ static int write_over_border(bool shared, uint64_t *ret_us)
 	ll_set_append(f, false);
 	if (shared) {
 		bed.attr.flags = ATTR_UNSETTLED | ATTR_SHARED;
-		assert_int_equal(io_ask_attr(bed.client, &cred, f->inode), 0);
+		assert_int_equal(size_request_attr(bed.client, &cred, f->inode), 0);
 	}
 	assert_true(lease_held(bed.client, f->inode) == !shared);
 	us = loop_now_us();
@@ -457,7 +530,7 @@ static int write_over_border(bool shared, uint64_t *ret_us)
 	return rc < 0 ? (int)rc : 0;
 }
 
-/* What others look at grows from its end on. */
+/* A file that others can read grows from its end on. */
 static void parts_come_in_order(void)
 {
 	uint64_t us;
@@ -516,6 +589,9 @@ TEST(and_one_whose_former_place_was_overwritten, former_place_is_taken)
 TEST(a_process_that_comes_later_does_not_repeat_a_void_place, void_place_is_not_kept)
 TEST(nor_a_lost_one, lost_place_is_not_kept)
 TEST(a_write_whose_capability_has_run_out_keeps_its_number, capability_runs_out)
+TEST(a_capability_that_has_expired_is_renewed_until_it_is_none, capability_expires)
+TEST(capabilities_that_always_expire_are_an_error, capabilities_always_expire)
+TEST(capabilities_that_are_refused_for_ever_end, capabilities_are_refused)
 TEST(a_shared_file_grows_from_its_end_on, parts_come_in_order)
 TEST(not_by_its_second_part_alone, the_first_part_fails)
 TEST(under_a_write_lease_all_parts_go_at_once, parts_come_at_once)
@@ -541,6 +617,9 @@ int main(void)
 		cmocka_unit_test(a_process_that_comes_later_does_not_repeat_a_void_place),
 		cmocka_unit_test(nor_a_lost_one),
 		cmocka_unit_test(a_write_whose_capability_has_run_out_keeps_its_number),
+		cmocka_unit_test(a_capability_that_has_expired_is_renewed_until_it_is_none),
+		cmocka_unit_test(capabilities_that_always_expire_are_an_error),
+		cmocka_unit_test(capabilities_that_are_refused_for_ever_end),
 		cmocka_unit_test(a_shared_file_grows_from_its_end_on),
 		cmocka_unit_test(not_by_its_second_part_alone),
 		cmocka_unit_test(under_a_write_lease_all_parts_go_at_once),

@@ -1,15 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client and a chain of three members: who is asked, with which identity, and how long it takes
- * when one of them dies, falls silent or holds damaged data.
+ * A client and a chain of three members: which member gets a request, with which slot and sequence,
+ * and how long it takes when one of them dies, is silent or has damaged data.
  */
+#include "common/rpc/transport/transport_sim.h"
 #include "tests/unit/client/bed.h"
 
-#include "client/chunk_lease.h"
-#include "client/retry.h"
+#include "client/cache/inode_cache.h"
+#include "client/cache/lease_grant.h"
+#include "client/data/chunk_lease.h"
+#include "client/data/fetch.h"
+#include "client/data/open_file.h"
+#include "client/data/write_request.h"
+#include "client/layout/stripe.h"
+#include "client/ll.h"
+#include "client/servers/latency.h"
+#include "client/servers/map_refresh.h"
 #include "common/base/checksum.h"
 #include "common/kv/kv.h"
+#include "common/proto/frame.h"
+#include "common/proto/oss_proto.h"
+#include "common/proto/types.h"
+#include "common/rpc/transport/transport.h"
+#include "common/rt/fiber.h"
+#include "common/rt/loop.h"
+#include "common/rt/slot.h"
 
-/* Processes that crash, and those that are there when the simulation ends, leave their memory. */
+/* Processes that crash, or run at the end of the simulation, leak their memory. */
 int __lsan_is_turned_off(void);
 int __lsan_is_turned_off(void)
 {
@@ -18,15 +35,15 @@ int __lsan_is_turned_off(void)
 
 /* ---- what the tests do ---- */
 
-/* Who has answered, *ret_us after the question. */
-static int read_one(struct idata *d, uint64_t idx, uint32_t *ret_id, uint64_t *ret_us)
+/* Reads once. *ret_id is the member that has answered, *ret_us the time it took. */
+static int read_one(struct inode_io *d, uint64_t idx, uint32_t *ret_id, uint64_t *ret_us)
 {
 	uint64_t since = loop_now_us();
 	struct slot *s;
 	int rc;
 
 	assert_int_equal(slot_get(bed.client->slots, NO_DEADLINE, &s), 0);
-	rc = io_fetch(d, idx * CHUNK, &(struct slot_vec){s, 0, LEN}, NULL, NULL);
+	rc = fetch_range(d, idx * CHUNK, &(struct slot_vec){s, 0, LEN}, NULL, NULL);
 	*ret_us = loop_now_us() - since;
 	*ret_id = s->data[LEN - 1];
 	for (uint32_t i = 0; rc >= 0 && i < LEN; i++)
@@ -35,7 +52,7 @@ static int read_one(struct idata *d, uint64_t idx, uint32_t *ret_id, uint64_t *r
 	return rc;
 }
 
-static int write_one(struct idata *d, uint64_t *ret_us)
+static int write_one(struct inode_io *d, uint64_t *ret_us)
 {
 	uint64_t since = loop_now_us();
 	struct stripe_part part = {.idx = 0, .off = 0, .len = LEN};
@@ -50,8 +67,8 @@ static int write_one(struct idata *d, uint64_t *ret_us)
 	return rc;
 }
 
-/* All connections are there, and it is known who answers for chunk idx. */
-static uint32_t warm_up(struct idata *d, uint64_t idx)
+/* Establishes all connections. Returns which member answers reads of chunk idx. */
+static uint32_t warm_up(struct inode_io *d, uint64_t idx)
 {
 	uint32_t id, all = 0;
 	uint64_t us;
@@ -65,7 +82,7 @@ static uint32_t warm_up(struct idata *d, uint64_t idx)
 	return id - 10;
 }
 
-/* fn at that time from now: in the metadata server's loop, or outside of all. */
+/* Calls fn after that time: in a loop, or outside of all. */
 static void after_ms(uint64_t ms, struct loop *loop, void (*fn)(void *arg))
 {
 	assert_int_equal(sim_after(bed.sim, ms * 1000, loop, fn, NULL), 0);
@@ -89,19 +106,19 @@ static void second_leads_and_client_hears(void *arg)
 	bed_tell_client(arg);
 }
 
-static void silence(uint32_t i, bool cut)
+static void silence(uint32_t i, bool truncated)
 {
 	char name[8];
 
 	snprintf(name, sizeof(name), "oss%u", i);
-	transport_sim_partition(bed.transport, name, "client", cut);
+	transport_sim_partition(bed.transport, name, "client", truncated);
 }
 
 /* ---- tests ---- */
 
 static void killed_head(void)
 {
-	struct idata *d = bed_open();
+	struct inode_io *d = bed_open();
 	struct frame_hdr first;
 	uint64_t us;
 
@@ -110,13 +127,14 @@ static void killed_head(void)
 	assert_int_equal(bed.oss[0].n_writes, 1);
 	assert_int_equal(bed.oss[0].last_write.chain, CHAIN);
 	assert_int_equal(bed.oss[0].last_write.epoch, bed.epoch);
-	/* It takes the write and dies. 30 ms later somebody else leads, and nobody says so. */
+	/* The head takes the write and dies. 30 ms later another one is the head, and no
+	 * notification is sent. */
 	bed.oss[0].write_us = 10000000;
 	after_ms(5, NULL, head_dies);
 	after_ms(35, NULL, second_leads);
 	assert_int_equal(write_one(d, &us), 0);
 	assert_in_range(us, 35000, 150000);
-	/* The same request: done once, whoever did it. */
+	/* The same slot and sequence at the new head: executed once. */
 	first = bed.oss[0].last_write;
 	assert_int_equal(bed.oss[1].n_writes, 1);
 	assert_int_equal(bed.oss[1].last_write.session, first.session);
@@ -124,7 +142,7 @@ static void killed_head(void)
 	assert_int_equal(bed.oss[1].last_write.seq, first.seq);
 	assert_int_equal(bed.oss[1].last_write.epoch, bed.epoch);
 	assert_int_equal(bed.oss[2].n_writes, 0);
-	/* What is new has another identity. */
+	/* A new write has another sequence. */
 	assert_int_equal(write_one(d, &us), 0);
 	assert_true(bed.oss[1].last_write.seq > first.seq);
 	bed_close(d);
@@ -132,14 +150,14 @@ static void killed_head(void)
 
 static void silent_head(void)
 {
-	struct idata *d = bed_open();
+	struct inode_io *d = bed_open();
 	uint64_t us;
 
 	(void)warm_up(d, 0);
 	silence(0, true);
 	after_ms(300, bed.mds_loop, second_leads_and_client_hears);
 	assert_int_equal(write_one(d, &us), 0);
-	/* Word of the new map ends the wait, not the deadline of the attempt. */
+	/* The notification of the new map ends the wait, not the deadline of the attempt. */
 	assert_in_range(us, 300000, 330000);
 	assert_int_equal(bed.oss[1].n_writes, 1);
 	silence(0, false);
@@ -148,7 +166,7 @@ static void silent_head(void)
 
 static void silent_head_and_no_word(void)
 {
-	struct idata *d = bed_open();
+	struct inode_io *d = bed_open();
 	uint64_t us;
 
 	(void)warm_up(d, 0);
@@ -162,12 +180,12 @@ static void silent_head_and_no_word(void)
 
 static void new_map_leaves_what_is_right(void)
 {
-	struct idata *d = bed_open();
+	struct inode_io *d = bed_open();
 	uint64_t us;
 
 	(void)warm_up(d, 0);
 	bed.oss[0].write_us = 100000;
-	/* Another member is away, the head is the same: nothing is sent twice. */
+	/* Another member leaves, the head stays: nothing is sent twice. */
 	bed_set_chain(2, 2, 0, 2, 1);
 	after_ms(10, bed.mds_loop, bed_tell_client);
 	assert_int_equal(write_one(d, &us), 0);
@@ -178,11 +196,11 @@ static void new_map_leaves_what_is_right(void)
 
 static void killed_member(void)
 {
-	struct idata *d = bed_open();
+	struct inode_io *d = bed_open();
 	uint32_t who = warm_up(d, 3), id;
 	uint64_t us;
 
-	/* Its connection breaks with the answer outstanding. */
+	/* Its connection breaks while the reply is outstanding. */
 	bed.oss[who].read_us = 10000000;
 	bed.client->params.hedge_ms = 0;
 	sim_proc_crash(bed.oss[who].proc);
@@ -194,7 +212,7 @@ static void killed_member(void)
 
 static void silent_member(void)
 {
-	struct idata *d = bed_open();
+	struct inode_io *d = bed_open();
 	uint32_t who = warm_up(d, 3), id;
 	uint64_t us;
 
@@ -203,7 +221,7 @@ static void silent_member(void)
 	assert_int_not_equal(id, 10 + who);
 	assert_in_range(us, HEDGE_MIN_US, 60000);
 	assert_int_equal(bed.client->stats.hedges_won, 1);
-	/* It is not asked first now. */
+	/* It is not preferred now. */
 	assert_int_equal(read_one(d, 3, &id, &us), 0);
 	assert_in_range(us, 0, 5000);
 	assert_int_equal(bed.client->stats.hedges, 1);
@@ -217,10 +235,10 @@ static void head_is_quick(void *arg)
 	bed.oss[0].read_us = 0;
 }
 
-/* Its answer comes when others' writes have not waited for it any more. */
+/* A reply that comes after the chunk lease may have expired. */
 static void late_under_a_lease(void)
 {
-	struct idata *d = bed_open();
+	struct inode_io *d = bed_open();
 	struct ll_file f = {.magic = LL_FILE_MAGIC,
 			    .c = bed.client,
 			    .inode = d->inode,
@@ -231,7 +249,7 @@ static void late_under_a_lease(void)
 
 	d->inode->attr.flags |= ATTR_SEALED;
 	d->inode->attr.size = CHUNK;
-	/* Alone in its chain: whoever has others is given up sooner. */
+	/* One member only: with several, the attempt would end sooner. */
 	bed_set_chain(1, 1, 0, 1, 2);
 	after_ms(10, bed.mds_loop, bed_tell_client);
 	assert_int_equal(fiber_sleep_us(100000), 0);
@@ -243,7 +261,7 @@ static void late_under_a_lease(void)
 	assert_int_equal(bed.oss[0].n_reads, 2);
 	ll_data_release(&data);
 	ll_release_leases(leases);
-	/* One that is never quick enough is no answer. */
+	/* A member that is always too slow gives no result. */
 	bed.oss[0].n_reads = 0;
 	bed.oss[0].read_us = CHUNK_LEASE_MS * 1000u + 100000;
 	assert_int_equal(ll_read_leased(&f, 0, LEN, &data, &leases), -LE_IO);
@@ -252,10 +270,10 @@ static void late_under_a_lease(void)
 	bed_close(d);
 }
 
-/* The next process goes on with the session, and must not give back what it has not taken. */
+/* The next process continues the session, and must not release chunk leases of the previous one. */
 static void lease_of_a_former_process(void)
 {
-	struct idata *d = bed_open();
+	struct inode_io *d = bed_open();
 	struct ll_chunk_leases *before = chunk_leases_make(d), *after;
 
 	bed.client->seq_base += 1ull << 40;
@@ -269,7 +287,7 @@ static void lease_of_a_former_process(void)
 
 static void slow_member_wins_after_all(void)
 {
-	struct idata *d = bed_open();
+	struct inode_io *d = bed_open();
 	uint32_t who = warm_up(d, 3), id;
 	uint64_t us;
 
@@ -285,11 +303,11 @@ static void slow_member_wins_after_all(void)
 
 static void second_member_is_bad(void)
 {
-	struct idata *d = bed_open();
+	struct inode_io *d = bed_open();
 	uint32_t who = warm_up(d, 3), id;
 	uint64_t us;
 
-	/* The first is silent, of the others one has no answer: the third has. */
+	/* The first is silent, the second refuses: the third answers. */
 	silence(who, true);
 	bed.oss[(who + 1) % N].read_status = -LE_NO_LEASE;
 	assert_int_equal(read_one(d, 3, &id, &us), 0);
@@ -301,13 +319,13 @@ static void second_member_is_bad(void)
 
 static void pending_is_for_the_head(void)
 {
-	struct idata *d = bed_open();
+	struct inode_io *d = bed_open();
 	uint32_t id, n_maps;
 	uint64_t us;
 
 	(void)warm_up(d, 3);
 	bed.oss[1].read_status = bed.oss[2].read_status = -LE_PENDING;
-	/* The head waits until it is committed: no second member can know better. */
+	/* The head waits for a commit, so a second member would not help. */
 	bed.oss[0].read_us = 100000;
 	n_maps = bed.n_maps;
 	for (uint64_t i = 0; i < 8; i++) {
@@ -324,7 +342,7 @@ static void pending_is_for_the_head(void)
 
 static void damaged_copies(void)
 {
-	struct idata *d = bed_open();
+	struct inode_io *d = bed_open();
 	uint32_t who = warm_up(d, 3), id;
 	uint64_t us;
 
@@ -336,7 +354,7 @@ static void damaged_copies(void)
 	bed.oss[who].wrong_sum = true;
 	assert_int_equal(read_one(d, 3, &id, &us), 0);
 	assert_true(bed.client->stats.checksum_errors > 0);
-	/* Everybody's is bad. */
+	/* Every member's data is damaged. */
 	for (uint32_t i = 0; i < N; i++) {
 		bed.oss[i].wrong_sum = false;
 		bed.oss[i].read_status = -LE_CORRUPT;
@@ -350,7 +368,7 @@ static void damaged_copies(void)
 
 static void only_members_in_sync(void)
 {
-	struct idata *d = bed_open();
+	struct inode_io *d = bed_open();
 	uint32_t id, n;
 	uint64_t us;
 
@@ -368,10 +386,10 @@ static void only_members_in_sync(void)
 #define MANY     150u
 #define MANY_LEN 4096u
 
-/* Reads that many parts of a sealed file; each has the bytes of one member, or, of a part that is
- * behind the end of a chunk, zeros. Which members answered, as bits, and how many parts are zeros.
- */
-static uint32_t read_many(struct idata *d, uint32_t *ret_zeros)
+/* Reads that many parts of a sealed file. Each has the bytes of one member; a part beyond the end
+ * of a chunk has zeros. Returns the members that answered, as bits; *ret_zeros is the number of
+ * parts of zeros. */
+static uint32_t read_many(struct inode_io *d, uint32_t *ret_zeros)
 {
 	static uint8_t bufs[MANY][MANY_LEN];
 	struct ll_file f = {.magic = LL_FILE_MAGIC,
@@ -389,7 +407,7 @@ static uint32_t read_many(struct idata *d, uint32_t *ret_zeros)
 	for (uint32_t i = 0; i < MANY; i++)
 		parts[i] =
 			(struct ll_part){&f, bufs[i], i % 40 * CHUNK + i * 64, MANY_LEN, 1, NULL};
-	ll_pread_many(bed.client, parts, MANY);
+	ll_pread_batch(bed.client, parts, MANY);
 	*ret_zeros = 0;
 	for (uint32_t i = 0; i < MANY; i++) {
 		uint8_t id = bufs[i][0];
@@ -420,7 +438,7 @@ static uint32_t sum_of(size_t member)
 
 static void many_go_together(void)
 {
-	struct idata *d = bed_open();
+	struct inode_io *d = bed_open();
 	uint32_t zeros;
 
 	(void)warm_up(d, 0);
@@ -435,10 +453,10 @@ static void many_go_together(void)
 	bed_close(d);
 }
 
-/* Whatever a member says of many, the parts that it did not answer well are asked for alone. */
+/* Parts of a batch that a member answers wrongly are read alone. */
 static void many_with_a_lie(enum many_lie lie, uint32_t alone_min, uint32_t alone_max)
 {
-	struct idata *d = bed_open();
+	struct inode_io *d = bed_open();
 	uint32_t zeros, n_many;
 
 	(void)warm_up(d, 0);
@@ -484,13 +502,13 @@ static void many_bytes_too_few(void)
 	many_with_a_lie(MANY_TOO_LITTLE, 2, READV_PARTS_MAX);
 }
 
-/* Only under a lease nobody need be asked whether that means anything. */
+/* Only under a lease a short answer needs no query of the MDS. */
 static void many_short(void)
 {
 	struct client_leases *ls = &bed.client->leases;
 	struct inode *i = inode_get(bed.client, (struct ino){100});
 
-	ls->heard_us = i->lease_us = i->attr_us = loop_now_us();
+	ls->last_contact_us = i->lease_us = i->attr_us = loop_now_us();
 	ls->term_us = 60000000;
 	many_with_a_lie(MANY_SHORT, 0, 0);
 	i->lease_us = 0;
@@ -498,10 +516,10 @@ static void many_short(void)
 	inode_put(bed.client, i);
 }
 
-/* The data of a sealed file has been moved, and where it was there is nothing any more. */
+/* The data of a sealed file has moved, and its old chunks are empty. */
 static void moved_data(void)
 {
-	struct idata *d = bed_open();
+	struct inode_io *d = bed_open();
 	uint8_t buf[MANY_LEN];
 	struct ll_file f = {.magic = LL_FILE_MAGIC,
 			    .c = bed.client,
@@ -512,15 +530,15 @@ static void moved_data(void)
 	d->inode->attr.flags |= ATTR_SEALED;
 	d->inode->attr.size = 1 << 20;
 	assert_int_equal(ll_pread(&f, buf, sizeof(buf), 0), sizeof(buf));
-	assert_int_equal(bed.n_getattrs, 0); /* without a hole nobody need be */
+	assert_int_equal(bed.n_getattrs, 0); /* no query without a hole */
 	bed.attr = d->inode->attr;
-	bed.attr.cuts++;
+	bed.attr.n_truncations++;
 	for (uint32_t i = 0; i < N; i++)
 		bed.oss[i].n_short = 1;
 	assert_int_equal(ll_pread(&f, buf, sizeof(buf), 0), sizeof(buf));
 	assert_in_range(buf[0], 10, 10 + N - 1);
-	assert_int_equal(bed.n_getattrs, 2); /* the second time it had met one before */
-	/* What is a hole still is one. */
+	assert_int_equal(bed.n_getattrs, 2); /* the second attempt had met a hole before */
+	/* A real hole stays one. */
 	for (uint32_t i = 0; i < N; i++)
 		bed.oss[i].n_short = UINT32_MAX;
 	assert_int_equal(ll_pread(&f, buf, sizeof(buf), 0), sizeof(buf));
@@ -530,7 +548,7 @@ static void moved_data(void)
 
 static void many_of_an_older_server(void)
 {
-	struct idata *d = bed_open();
+	struct inode_io *d = bed_open();
 	uint32_t zeros;
 
 	(void)warm_up(d, 0);
@@ -540,7 +558,7 @@ static void many_of_an_older_server(void)
 	assert_int_equal(read_many(d, &zeros), 7);
 	assert_int_equal(SUM(n_reads), MANY);
 	assert_in_range(SUM(n_many), 3, 5);
-	/* It is not asked again. */
+	/* It gets no batch again. */
 	assert_int_equal(read_many(d, &zeros), 7);
 	assert_int_equal(SUM(n_reads), MANY);
 	assert_int_equal(SUM(n_many), 0);
@@ -549,7 +567,7 @@ static void many_of_an_older_server(void)
 
 static void many_of_a_silent_member(void)
 {
-	struct idata *d = bed_open();
+	struct inode_io *d = bed_open();
 	uint32_t who = warm_up(d, 3), zeros;
 	uint64_t since;
 
@@ -557,7 +575,7 @@ static void many_of_a_silent_member(void)
 	since = loop_now_us();
 	silence(who, true);
 	assert_int_equal(read_many(d, &zeros), 7u & ~(1u << who));
-	/* As long as a hedged read waits for the first, and one that finds it slow. */
+	/* As long as a hedged read waits, and one that finds the member slow. */
 	assert_in_range(loop_now_us() - since, HEDGE_MIN_US, 60000);
 	(void)SUM(n_many);
 	assert_int_equal(read_many(d, &zeros), 7u & ~(1u << who));
@@ -568,7 +586,7 @@ static void many_of_a_silent_member(void)
 
 static void many_of_a_killed_member(void)
 {
-	struct idata *d = bed_open();
+	struct inode_io *d = bed_open();
 	uint32_t who = warm_up(d, 3), zeros;
 	uint64_t since = loop_now_us();
 

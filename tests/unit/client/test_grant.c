@@ -1,4 +1,5 @@
-/* What may be written behind: reservations against a target's grant. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Write-back against a target's space grant. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "client/cluster_map.h"
-#include "client/writeback.h"
+#include "client/data/space_grant.h"
+#include "client/servers/target.h"
 
 #define BLOCK (16u << 10)
 
@@ -28,7 +29,8 @@ static void reserve_within_grant(void **state)
 	assert_true(grant_reserve(&t, 3 * BLOCK));
 	assert_false(grant_reserve(&t, 2 * BLOCK));
 	assert_true(grant_reserve(&t, BLOCK));
-	/* The server took it back: nothing more until what is out has come home. */
+	/* The server has withdrawn the grant: nothing more can be reserved until all is
+	 * released. */
 	t.grant = 0;
 	grant_release(&t, 4 * BLOCK);
 	assert_int_equal(t.reserved, 0);

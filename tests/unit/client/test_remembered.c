@@ -1,4 +1,5 @@
-/* What a client remembers of inodes and names, within bounds, and what it may say of the rest. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a client caches of inodes and names, within limits, and what it may answer for the rest. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,11 +11,25 @@
 
 #include <cmocka.h>
 
+#include "client/cache/attr_cache.h"
+#include "client/cache/bloom_filter.h"
+#include "client/cache/dentry_cache.h"
+#include "client/cache/evict.h"
+#include "client/cache/inode_cache.h"
+#include "client/cache/lease.h"
+#include "client/cache/lease_grant.h"
 #include "client/client.h"
-#include "client/kept.h"
-#include "client/name_filter.h"
+#include "client/ll.h"
+#include "client/ops/own_change.h"
+#include "client/ops/recall.h"
+#include "client/servers/restart_log.h"
+#include "common/base/assert.h"
+#include "common/base/hmap.h"
+#include "common/proto/types.h"
+#include "common/proto/wire.h"
+#include "common/rt/fiber.h"
 #include "common/rt/loop.h"
-#include "common/rt/sim.h"
+#include "common/rt/sim/sim.h"
 
 #define INODES_MAX 1024u
 #define NAMES_MAX  1024u
@@ -59,17 +74,17 @@ static void test_main(struct loop *l, void *arg)
 	c->params.inodes_max = INODES_MAX;
 	c->params.names_max = NAMES_MAX;
 	c->leases.term_us = 4000000;
-	inode_table_init(c);
-	names_init(&c->names, NAMES_MAX);
+	inode_table_init(c, inode_on_evict);
+	dentry_cache_init(&c->names, NAMES_MAX);
 	lease_init(c);
 	latch_init(&c->bg, 0);
-	waitq_init(&c->company);
-	/* Long after any former process. */
+	waitq_init(&c->piggyback_q);
+	/* Long after any previous process. */
 	fiber_sleep_us(10000000);
-	c->leases.heard_us = loop_now_us();
+	c->leases.last_contact_us = loop_now_us();
 	b->body(c);
 	inode_table_fini(c);
-	names_fini(&c->names);
+	dentry_cache_fini(&c->names);
 	lease_fini(c);
 	b->done = true;
 }
@@ -112,8 +127,8 @@ static void use(struct client *c, uint64_t ino, bool opened)
 
 /* ---- inodes ---- */
 
-/* Found by measuring: as many opened files as may be left no room for anything else, so the
- * directory in which they were made was forgotten with each of them, and its lease given back. */
+/* With as many open files as the cache has space for, the directory in which they were created used
+ * to be evicted with each of them, and its lease returned. */
 static void directories_body(struct client *c)
 {
 	for (uint64_t k = 0; k < 10 * INODES_MAX; k++) {
@@ -130,7 +145,7 @@ static void directories_outlive_the_files_that_are_made_in_them(void **state)
 	run(directories_body);
 }
 
-/* The answer to a question: the file is open for writing, and leased. */
+/* A reply: the file is open for writing, and leased. */
 static void answered(struct client *c, struct inode *i, uint64_t change, uint64_t size)
 {
 	struct attr a = {.ino = i->ino,
@@ -141,16 +156,16 @@ static void answered(struct client *c, struct inode *i, uint64_t change, uint64_
 			 .flags = ATTR_LEASED | ATTR_UNSETTLED};
 
 	fiber_sleep_us(1000);
-	c->leases.heard_us = loop_now_us();
+	c->leases.last_contact_us = loop_now_us();
 	inode_update(c, i, &a, false, loop_now_us());
 }
 
-/* Who alone writes knows the size, until an answer tells of a change that it knows nothing of: of
- * its own truncation, perhaps, that was given up. */
+/* The only writer knows the size, until a reply has a change that it does not know: perhaps its own
+ * truncation with an unknown outcome. */
 static void size_body(struct client *c)
 {
 	struct inode *i = inode_get(c, (struct ino){7});
-	struct idata *d;
+	struct inode_io *d;
 
 	answered(c, i, 1, 0);
 	assert_int_equal(inode_data(c, i, &d), 0);
@@ -159,7 +174,7 @@ static void size_body(struct client *c)
 	assert_true(inode_size_fresh(c, i));
 	answered(c, i, 1, 0);
 	assert_true(inode_size_fresh(c, i));
-	i->settled_us = loop_now_us(); /* as the chains said */
+	i->settled_us = loop_now_us(); /* as the chains reported */
 	i->attr.size = 100;
 	answered(c, i, 2, 10);
 	assert_false(inode_size_fresh(c, i));
@@ -185,7 +200,7 @@ static void listing_body(struct client *c)
 		use(c, 1000 + k, true);
 	for (uint64_t k = 0; k < 10 * INODES_MAX; k++)
 		use(c, 100000 + k, false);
-	/* The newer half of what was opened is still known. */
+	/* The newer half of the opened inodes is still cached. */
 	assert_true(is_known(c, 1000 + INODES_MAX - 1));
 	assert_true(is_known(c, 1000 + INODES_MAX * 5 / 8));
 	assert_in_range(c->inodes.map.n, INODES_MAX - 8, INODES_MAX + 8);
@@ -216,44 +231,44 @@ static struct inode *make_dir(struct client *c)
 	i->attr = (struct attr){.ino = dir_ino, .mode = S_IFDIR | 0755, .nlink = 2, .change = 1};
 	i->lease_us = i->attr_us = i->complete_us = loop_now_us();
 	fiber_sleep_us(1000);
-	c->leases.heard_us = loop_now_us();
+	c->leases.last_contact_us = loop_now_us();
 	return i;
 }
 
-static void told(struct client *c, struct inode *dir, uint64_t k, uint64_t ino, bool own)
+static void update(struct client *c, struct inode *dir, uint64_t k, uint64_t ino, bool own)
 {
 	char buf[32];
 
 	dir->attr.change++;
-	names_told(c, &dir->attr, name_of(buf, k), (struct ino){ino}, own, loop_now_us());
+	dentry_cache_update(c, &dir->attr, name_of(buf, k), (struct ino){ino}, own, loop_now_us());
 }
 
-/* 1: there is one, 0: there is none, -1: the MDS has to be asked. */
+/* Returns 1 if the name exists, 0 if it does not, -1 if the MDS must be queried. */
 static int answer(struct client *c, struct inode *dir, uint64_t k)
 {
 	struct ino ino;
 	char buf[32];
 
-	if (!names_find(c, dir, name_of(buf, k), &ino))
+	if (!dentry_cache_find(c, dir, name_of(buf, k), &ino))
 		return -1;
 	return ino.v != 0;
 }
 
 static void many_body(struct client *c)
 {
-	const uint64_t n = 7 * NAMES_MAX; /* what the filters have room for, nearly */
+	const uint64_t n = 7 * NAMES_MAX; /* almost as many as the filters have space for */
 	struct inode *dir = make_dir(c);
-	uint32_t asked = 0;
+	uint32_t tried = 0;
 
 	for (uint64_t k = 0; k < n; k++) {
 		int a = answer(c, dir, k);
 
 		assert_true(a <= 0);
-		asked += a < 0;
-		told(c, dir, k, 1000 + k, true);
+		tried += a < 0;
+		update(c, dir, k, 1000 + k, true);
 	}
-	/* Before: every time, from the first one on that had to go. */
-	assert_true(asked < n / 50);
+	/* Without filters: every time, from the first evicted name on. */
+	assert_true(tried < n / 50);
 	assert_int_equal(c->names.n, NAMES_MAX);
 	for (uint64_t k = 0; k < n; k++)
 		assert_int_equal(answer(c, dir, k), k < n - NAMES_MAX ? -1 : 1);
@@ -268,15 +283,15 @@ static void new_names_need_no_question_in_a_directory_larger_than_memory(void **
 
 static void room_body(struct client *c)
 {
-	size_t room = c->names.filter_room;
+	size_t space = c->names.filter_space;
 	struct inode *dir = make_dir(c);
 
 	for (uint64_t k = 0; k < 20 * NAMES_MAX; k++)
-		told(c, dir, k, 1000 + k, true);
-	assert_true(room - c->names.filter_room <= NAMES_MAX * NAME_FILTER_BYTES);
-	/* More than may be remembered even so: then everything is asked. */
+		update(c, dir, k, 1000 + k, true);
+	assert_true(space - c->names.filter_space <= NAMES_MAX * BLOOM_FILTER_BYTES);
+	/* More than the filters can hold: then every name is a query. */
 	assert_int_equal(answer(c, dir, 100000000), -1);
-	assert_int_equal(c->names.filter_room, room);
+	assert_int_equal(c->names.filter_space, space);
 	inode_put(c, dir);
 }
 
@@ -286,29 +301,29 @@ static void beyond_the_room_for_filters_everything_is_asked(void **state)
 	run(room_body);
 }
 
-/* An answer that is not taken, or older than what is known, says nothing of the other names. */
+/* A reply that is not recorded, or is older than the cache, says nothing of other names. */
 static void doubt_body(struct client *c)
 {
 	struct inode *dir = make_dir(c);
 	struct attr old;
 	char buf[32];
 
-	told(c, dir, 1, 101, true);
+	update(c, dir, 1, 101, true);
 	old = dir->attr;
-	told(c, dir, 2, 102, true);
-	/* Of a creation before that one. */
-	names_told(c, &old, name_of(buf, 3), (struct ino){103}, true, loop_now_us());
+	update(c, dir, 2, 102, true);
+	/* The reply to an earlier creation. */
+	dentry_cache_update(c, &old, name_of(buf, 3), (struct ino){103}, true, loop_now_us());
 	assert_int_equal(answer(c, dir, 3), -1);
 	dir->n_changing = 1;
-	told(c, dir, 1, 101, false);
+	update(c, dir, 1, 101, false);
 	dir->n_changing = 0;
 	assert_int_equal(answer(c, dir, 1), -1);
 	assert_int_equal(answer(c, dir, 2), 1);
 	assert_int_equal(answer(c, dir, 4), 0);
-	told(c, dir, 1, 0, true);
+	update(c, dir, 1, 0, true);
 	assert_int_equal(answer(c, dir, 1), 0);
-	/* A change of which it is not known what it did. */
-	names_incomplete(c, dir);
+	/* A change with an unknown outcome. */
+	dentry_cache_set_incomplete(c, dir);
 	assert_int_equal(answer(c, dir, 4), -1);
 	assert_int_equal(answer(c, dir, 2), 1);
 	inode_put(c, dir);
@@ -323,34 +338,34 @@ static void answers_that_contradict_leave_one_name_in_doubt(void **state)
 static void own_body(struct client *c)
 {
 	struct inode *dir = make_dir(c);
-	struct changing one, whole;
+	struct pending_change one, whole;
 	char buf[32];
 
-	told(c, dir, 1, 101, true);
-	told(c, dir, 2, 102, true);
-	changing_begin(c, &one, dir_ino);
-	assert_int_equal(changing_name(&one, dir_ino, name_of(buf, 1)).v, 101);
+	update(c, dir, 1, 101, true);
+	update(c, dir, 2, 102, true);
+	pending_change_begin(c, &one, dir_ino);
+	assert_int_equal(pending_change_name(&one, dir_ino, name_of(buf, 1)).v, 101);
 	assert_int_equal(answer(c, dir, 1), -1);
 	assert_int_equal(answer(c, dir, 2), 1);
 	assert_int_equal(answer(c, dir, 3), 0);
-	changing_begin(c, &whole, dir_ino);
+	pending_change_begin(c, &whole, dir_ino);
 	assert_int_equal(answer(c, dir, 2), -1);
 	assert_int_equal(answer(c, dir, 3), -1);
-	changing_end(&whole, 0);
+	pending_change_end(&whole, 0);
 	assert_int_equal(answer(c, dir, 2), 1);
-	changing_end(&one, 0);
-	told(c, dir, 1, 0, true);
+	pending_change_end(&one, 0);
+	update(c, dir, 1, 0, true);
 	assert_int_equal(answer(c, dir, 1), 0);
 	assert_int_equal(answer(c, dir, 3), 0);
-	/* Twice in one directory, as by a rename; what has become of it is not known. */
-	changing_begin(c, &one, dir_ino);
-	changing_also(&one, dir_ino);
-	changing_name(&one, dir_ino, name_of(buf, 2));
-	changing_name(&one, dir_ino, name_of(buf, 3));
+	/* Twice in one directory, as by a rename, with an unknown outcome. */
+	pending_change_begin(c, &one, dir_ino);
+	pending_change_also(&one, dir_ino);
+	pending_change_name(&one, dir_ino, name_of(buf, 2));
+	pending_change_name(&one, dir_ino, name_of(buf, 3));
 	assert_int_equal(answer(c, dir, 2), -1);
 	assert_int_equal(answer(c, dir, 3), -1);
 	assert_int_equal(answer(c, dir, 4), 0);
-	changing_end(&one, -LE_IO);
+	pending_change_end(&one, -LE_IO);
 	assert_int_equal(answer(c, dir, 4), -1);
 	assert_int_equal(answer(c, dir, 1), 0);
 	assert_int_equal(dir->n_changing + dir->n_names_changing, 0);
@@ -367,53 +382,54 @@ static void listed(struct client *c, struct inode *dir, uint64_t change, uint64_
 {
 	char buf[32];
 
-	names_listed(c, dir, change, name_of(buf, k), (struct ino){ino}, loop_now_us());
+	dentry_cache_update_listed(c, dir, change, name_of(buf, k), (struct ino){ino},
+				   loop_now_us());
 }
 
 static void change_of_name(struct client *c, uint64_t k, int rc)
 {
-	struct changing ch;
+	struct pending_change ch;
 	char buf[32];
 
-	changing_begin(c, &ch, dir_ino);
-	changing_name(&ch, dir_ino, name_of(buf, k));
-	changing_end(&ch, rc);
+	pending_change_begin(c, &ch, dir_ino);
+	pending_change_name(&ch, dir_ino, name_of(buf, k));
+	pending_change_end(&ch, rc);
 }
 
-/* A listing is handed out later than it was made: of what this client has changed since it tells
- * nothing, whether or not that is still in memory. */
+/* A listing is handed out later than it was fetched: it must not override this client's changes
+ * since, whether or not they are still cached. */
 static void listed_body(struct client *c)
 {
 	struct inode *dir = make_dir(c);
-	struct changing ch;
+	struct pending_change ch;
 	uint64_t before;
 	char buf[32];
 
-	names_incomplete(c, dir);
-	told(c, dir, 1, 101, true);
+	dentry_cache_set_incomplete(c, dir);
+	update(c, dir, 1, 101, true);
 	before = dir->attr.change;
-	told(c, dir, 1, 0, true);
+	update(c, dir, 1, 0, true);
 	listed(c, dir, before, 1, 101);
 	assert_int_equal(answer(c, dir, 1), 0);
 	listed(c, dir, before, 2, 102);
 	assert_int_equal(answer(c, dir, 2), 1);
-	/* It tried to make it, and does not know of it any more. */
+	/* The client tried to create it, and has no entry any more. */
 	change_of_name(c, 1, -LE_EXIST);
 	listed(c, dir, before, 1, 101);
 	assert_int_equal(answer(c, dir, 1), -1);
 	listed(c, dir, dir->attr.change, 1, 101);
 	assert_int_equal(answer(c, dir, 1), 1);
 
-	/* Just now. */
-	changing_begin(c, &ch, dir_ino);
-	changing_name(&ch, dir_ino, name_of(buf, 3));
+	/* In flight. */
+	pending_change_begin(c, &ch, dir_ino);
+	pending_change_name(&ch, dir_ino, name_of(buf, 3));
 	listed(c, dir, dir->attr.change, 3, 103);
 	listed(c, dir, dir->attr.change, 4, 104);
-	changing_end(&ch, -LE_EXIST);
+	pending_change_end(&ch, -LE_EXIST);
 	assert_int_equal(answer(c, dir, 3), -1);
 	assert_int_equal(answer(c, dir, 4), 1);
 
-	/* Nobody knows what came of it. */
+	/* Unknown outcome. */
 	change_of_name(c, 5, -LE_IO);
 	listed(c, dir, dir->attr.change, 5, 105);
 	assert_int_equal(answer(c, dir, 5), -1);
@@ -421,17 +437,18 @@ static void listed_body(struct client *c)
 	listed(c, dir, dir->attr.change, 5, 105);
 	assert_int_equal(answer(c, dir, 5), 1);
 
-	/* It had to go. */
+	/* Evicted. */
 	before = dir->attr.change;
-	told(c, dir, 6, 0, true);
+	update(c, dir, 6, 0, true);
 	for (uint64_t k = 0; k < NAMES_MAX; k++)
 		listed(c, dir, dir->attr.change, 1000 + k, 1000 + k);
 	listed(c, dir, before, 6, 106);
 	assert_int_equal(answer(c, dir, 6), -1);
 
-	/* Made while it had no lease, and answered late. */
+	/* Created without a lease, and answered late. */
 	before = dir->attr.change++;
-	names_told(c, &dir->attr, name_of(buf, 7), (struct ino){0}, true, dir->lease_us - 1);
+	dentry_cache_update(c, &dir->attr, name_of(buf, 7), (struct ino){0}, true,
+			    dir->lease_us - 1);
 	listed(c, dir, before, 7, 107);
 	assert_int_equal(answer(c, dir, 7), -1);
 	inode_put(c, dir);
@@ -445,19 +462,19 @@ static void an_old_listing_tells_nothing_of_own_changes(void **state)
 
 static void lease_body(struct client *c)
 {
-	size_t room = c->names.filter_room;
+	size_t space = c->names.filter_space;
 	struct inode *dir = make_dir(c);
 
 	for (uint64_t k = 0; k < 2 * NAMES_MAX; k++)
-		told(c, dir, k, 1000 + k, true);
+		update(c, dir, k, 1000 + k, true);
 	assert_int_equal(answer(c, dir, 100000000), 0);
-	/* Recalled and given again: others may have made names. */
+	/* Recalled and granted again: other clients may have created names. */
 	fiber_sleep_us(1000);
-	c->leases.heard_us = dir->lease_us = loop_now_us();
+	c->leases.last_contact_us = dir->lease_us = loop_now_us();
 	assert_int_equal(answer(c, dir, 100000000), -1);
 	assert_int_equal(answer(c, dir, 0), -1);
-	told(c, dir, 0, 1000, false);
-	assert_int_equal(c->names.filter_room, room);
+	update(c, dir, 0, 1000, false);
+	assert_int_equal(c->names.filter_space, space);
 	inode_put(c, dir);
 }
 
@@ -469,35 +486,35 @@ static void with_the_lease_goes_what_was_known_of_all_names(void **state)
 
 static void filter_is_rarely_wrong_and_never_forgets(void **state)
 {
-	size_t room = 1u << 20;
-	struct name_filter *f = NULL;
+	size_t space = 1u << 20;
+	struct bloom_filter *f = NULL;
 	uint32_t wrong = 0;
 	uint64_t n = 0;
 
 	(void)state;
-	while (name_filter_add(&f, hash_u64(n), &room) == 0)
+	while (bloom_filter_add(&f, hash_u64(n), &space) == 0)
 		n++;
 	assert_in_range(n, 500000, 530000);
 	for (uint64_t k = 0; k < n; k++)
-		assert_true(name_filter_may_have(f, hash_u64(k)));
+		assert_true(bloom_filter_may_have(f, hash_u64(k)));
 	for (uint64_t k = 0; k < 100000; k++)
-		wrong += name_filter_may_have(f, hash_u64((1ull << 40) + k));
+		wrong += bloom_filter_may_have(f, hash_u64((1ull << 40) + k));
 	assert_true(wrong < 2000);
-	name_filter_free(&f, &room);
-	assert_int_equal(room, 1u << 20);
+	bloom_filter_free(&f, &space);
+	assert_int_equal(space, 1u << 20);
 	assert_null(f);
-	assert_false(name_filter_may_have(f, 1));
+	assert_false(bloom_filter_may_have(f, 1));
 }
 
-/* ---- leases of what is forgotten ---- */
+/* ---- leases of evicted inodes ---- */
 
-/* The kernel gets its attributes, and the client forgets it. */
+/* The kernel gets its attributes, and the client evicts it. */
 static void forget_what_the_kernel_has(struct client *c, const struct attr *a)
 {
 	struct inode *i = inode_get(c, a->ino);
 
 	i->lease_us = loop_now_us();
-	c->leases.heard_us = loop_now_us();
+	c->leases.last_contact_us = loop_now_us();
 	inode_put(c, i);
 	assert_true(ll_attr_us(c, a) > 0);
 	for (uint64_t k = 0; k < 2 * INODES_MAX; k++)
@@ -511,29 +528,29 @@ static void kernel_body(struct client *c)
 	struct inode *i;
 
 	forget_what_the_kernel_has(c, &a);
-	/* It is given back when the kernel has it no longer. */
+	/* Its lease is returned when the kernel's attributes have expired. */
 	assert_int_equal(bed.n_invalidated, 0);
-	assert_int_equal(c->leases.departures.n_due, 0);
-	assert_int_equal(c->leases.departures.map.n, 1);
-	/* What is not remembered is not leased to the kernel either. */
+	assert_int_equal(c->leases.lease_returns.n_due, 0);
+	assert_int_equal(c->leases.lease_returns.map.n, 1);
+	/* What is not cached is not leased to the kernel either. */
 	assert_int_equal(ll_attr_us(c, &a), 0);
-	/* What the kernel had is long over. */
+	/* The kernel's attributes have expired long ago. */
 	a.ino.v = 8;
 	i = inode_get(c, a.ino);
 	i->lease_us = loop_now_us();
 	inode_put(c, i);
 	assert_true(ll_attr_us(c, &a) > 0);
 	fiber_sleep_us(6000000);
-	c->leases.heard_us = loop_now_us();
+	c->leases.last_contact_us = loop_now_us();
 	for (uint64_t k = 0; k < 2 * INODES_MAX; k++)
 		use(c, 10000 + k, false);
 	assert_false(is_known(c, 8));
 	assert_int_equal(bed.n_invalidated, 0);
-	assert_int_equal(c->leases.departures.n_due, 1);
-	assert_int_equal(c->leases.departures.map.n, 2);
+	assert_int_equal(c->leases.lease_returns.n_due, 1);
+	assert_int_equal(c->leases.lease_returns.map.n, 2);
 }
 
-/* A metadata server that has restarted recalls nothing. */
+/* A restarted metadata server recalls nothing. */
 static void restart_body(struct client *c)
 {
 	struct attr a = {.ino = {7}, .flags = ATTR_LEASED};
@@ -550,7 +567,7 @@ static void the_kernel_forgets_after_a_restart_what_is_not_remembered_too(void *
 	run(restart_body);
 }
 
-/* Forgotten, remembered, and forgotten again: the kernel has it anew. */
+/* Evicted, cached, and evicted again: the kernel has its attributes again. */
 static void twice_body(struct client *c)
 {
 	struct attr a = {.ino = {7}, .flags = ATTR_LEASED};
@@ -561,12 +578,12 @@ static void twice_body(struct client *c)
 	}
 	c->session = 1;
 	lease_tick(c);
-	assert_int_equal(c->leases.departures.n_returning, 0);
-	assert_int_equal(c->leases.departures.map.n, 1);
+	assert_int_equal(c->leases.lease_returns.n_returning, 0);
+	assert_int_equal(c->leases.lease_returns.map.n, 1);
 }
 
-/* Found by reading: the request was made while an inode was being removed, and looked that one up:
- * it was then in the list of those that are not used, and in none. */
+/* Returning a lease must not look up inodes: it happens while an inode is being evicted, which is
+ * then in no list. */
 static void forget_many_body(struct client *c)
 {
 	const uint32_t n = 2000;
@@ -580,8 +597,8 @@ static void forget_many_body(struct client *c)
 		inode_put(c, i);
 	}
 	assert_int_equal(c->inodes.n_unused[0] + c->inodes.n_unused[1], c->inodes.map.n);
-	assert_int_equal(c->leases.departures.n_due, n - c->inodes.map.n);
-	assert_int_equal(c->leases.departures.n_returning, 0);
+	assert_int_equal(c->leases.lease_returns.n_due, n - c->inodes.map.n);
+	assert_int_equal(c->leases.lease_returns.n_returning, 0);
 	c->session = 0;
 }
 
@@ -603,8 +620,7 @@ static void what_the_kernel_has_is_given_back_later(void **state)
 	run(kernel_body);
 }
 
-/* Found by reading: it was given back all the same, and the client answered others' changes with
- * what it remembered. */
+/* A lease that is held again must not be returned: the client would keep using its cache. */
 static void again_body(struct client *c)
 {
 	struct inode *i = inode_get(c, (struct ino){7});
@@ -613,18 +629,18 @@ static void again_body(struct client *c)
 	inode_put(c, i);
 	for (uint64_t k = 0; k < 2 * INODES_MAX; k++)
 		use(c, 1000 + k, false);
-	assert_int_equal(c->leases.departures.n_due, 1);
+	assert_int_equal(c->leases.lease_returns.n_due, 1);
 	i = inode_get(c, (struct ino){7});
 	i->lease_us = loop_now_us();
 	inode_put(c, i);
 	c->session = 1;
 	lease_tick(c);
-	assert_int_equal(c->leases.departures.n_returning, 0);
-	assert_int_equal(c->leases.departures.n_due, 0);
+	assert_int_equal(c->leases.lease_returns.n_returning, 0);
+	assert_int_equal(c->leases.lease_returns.n_due, 0);
 }
 
-/* Found by measuring: the server believed of hundreds of thousands of files that they were cached,
- * because the leases had been given while others were being given back, and were not taken. */
+/* A lease that is granted but not taken must be returned: else the server believes that the inode
+ * is cached. */
 static void refused_body(struct client *c)
 {
 	struct inode *i = inode_get(c, (struct ino){7});
@@ -634,8 +650,8 @@ static void refused_body(struct client *c)
 	i->recalled_us = loop_now_us();
 	lease_given(c, i, sent_us);
 	assert_false(lease_held(c, i));
-	assert_int_equal(c->leases.departures.n_due, 1);
-	/* The answer comes after it was forgotten. */
+	assert_int_equal(c->leases.lease_returns.n_due, 1);
+	/* The reply comes after the eviction. */
 	inode_put(c, i);
 	for (uint64_t k = 0; k < 2 * INODES_MAX; k++)
 		use(c, 1000 + k, false);
@@ -661,7 +677,8 @@ static void a_lease_that_was_given_again_is_not_given_back(void **state)
 	run(again_body);
 }
 
-/* Pages of what a former process had open may be old, before the attributes are known here. */
+/* Pages of files that the previous process had open may be outdated before their attributes are
+ * known. */
 static void unknown_body(struct client *c)
 {
 	const uint32_t modes[] = {0, S_IFREG | 0644, S_IFDIR | 0755};
@@ -683,7 +700,7 @@ static void a_recall_drops_the_pages_of_what_is_not_known(void **state)
 	run(unknown_body);
 }
 
-/* For how long the kernel may believe it. */
+/* Returns for how long the kernel may cache the name. */
 static uint64_t name_us(struct client *c, uint64_t k, uint64_t ino)
 {
 	char buf[32];
@@ -691,27 +708,27 @@ static uint64_t name_us(struct client *c, uint64_t k, uint64_t ino)
 	return ll_name_us(c, dir_ino, name_of(buf, k), (struct ino){ino});
 }
 
-/* What was looked up before others changed it is told to the kernel later, under a lease that was
- * given since. */
+/* A name that was looked up before others changed it reaches the kernel later, under a new
+ * lease. */
 static void late_body(struct client *c)
 {
 	struct inode *dir = make_dir(c);
 
-	told(c, dir, 1, 101, false);
+	update(c, dir, 1, 101, false);
 	assert_true(name_us(c, 1, 101) > 0);
 	assert_true(name_us(c, 2, 0) > 0);
 	assert_int_equal(name_us(c, 2, 101), 0);
 	assert_int_equal(lease_recall(c, dir_ino), 0);
 	fiber_sleep_us(1000);
-	c->leases.heard_us = loop_now_us();
+	c->leases.last_contact_us = loop_now_us();
 	lease_given(c, dir, loop_now_us());
 	assert_true(lease_held(c, dir));
 	assert_int_equal(name_us(c, 1, 101), 0);
 	assert_int_equal(name_us(c, 2, 0), 0);
-	told(c, dir, 1, 101, false);
+	update(c, dir, 1, 101, false);
 	assert_true(name_us(c, 1, 101) > 0);
-	/* Changed here. */
-	told(c, dir, 1, 0, true);
+	/* Changed by this client. */
+	update(c, dir, 1, 0, true);
 	assert_int_equal(name_us(c, 1, 101), 0);
 	assert_true(name_us(c, 1, 0) > 0);
 	inode_put(c, dir);
@@ -723,7 +740,7 @@ static void the_kernel_is_given_names_that_are_known_to_be_so(void **state)
 	run(late_body);
 }
 
-/* How long its recall takes. */
+/* Returns how long its recall takes. */
 static uint64_t recall_us(struct client *c, uint64_t ino)
 {
 	uint64_t begun_us = loop_now_us();
@@ -732,16 +749,17 @@ static uint64_t recall_us(struct client *c, uint64_t ino)
 	return loop_now_us() - begun_us;
 }
 
-/* Names of a directory that was forgotten meanwhile, or of which the former process knew. */
+/* Names of a directory that was evicted meanwhile, or that the previous process gave to the
+ * kernel. */
 static void kernel_names_body(struct client *c)
 {
 	struct attr file = {.ino = {9}, .mode = S_IFREG | 0644};
-	static struct ll_kept memory = {.session = 77};
+	static struct ll_restart_state memory = {.session = 77};
 
 	for (int again = 0; again < 2; again++) {
 		struct inode *i = make_dir(c);
 
-		told(c, i, 1, 101, true);
+		update(c, i, 1, 101, true);
 		inode_put(c, i);
 		assert_true(name_us(c, 1, 101) > 0);
 		for (uint64_t k = 0; k < 2 * INODES_MAX; k++)
@@ -751,8 +769,8 @@ static void kernel_names_body(struct client *c)
 			use(c, dir_ino.v, false);
 		assert_true(recall_us(c, dir_ino.v) > 100000);
 	}
-	c->kept = &memory;
-	kept_start(c);
+	c->restart = &memory;
+	restart_log_start(c);
 	use(c, 7, false);
 	use(c, 8, false);
 	inode_saw(c, &file, false, loop_now_us());
@@ -785,7 +803,7 @@ static void owner_body(struct client *c)
 	assert_int_equal(bed.n_owners, 1);
 }
 
-/* Somebody may use it at that moment who has not opened it. */
+/* A program that has not opened it may use it at that moment. */
 static void the_kernel_asks_for_the_owner_of_what_is_open(void **state)
 {
 	(void)state;

@@ -1,4 +1,5 @@
-/* Cutting at chunks and blocks, and verifying what was read. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Splitting at chunks and blocks, and verifying what was read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -6,9 +7,16 @@
 
 #include <cmocka.h>
 
-#include "client/stripe.h"
+#include "client/layout/block_pieces.h"
+#include "client/layout/block_sums.h"
+#include "client/layout/slot_vec.h"
+#include "client/layout/stripe.h"
 #include "common/base/checksum.h"
+#include "common/base/compress.h"
 #include "common/base/hmap.h"
+#include "common/proto/types.h"
+#include "common/proto/wire.h"
+#include "common/rt/slot.h"
 #include "tests/lib/sealed.h"
 
 #define MIB   (1u << 20)
@@ -64,7 +72,7 @@ static void pieces_at_block_boundaries(void **state)
 
 	(void)state;
 	make_slots(s, 1, MIB, mem);
-	/* A tail of one block, two whole ones, the head of another. */
+	/* The tail of one block, two whole ones, the head of another. */
 	assert_int_equal(pieces_cut(BLOCK, BLOCK / 2, 3 * BLOCK, &v, out), 4);
 	piece_decode(out, &p);
 	assert_int_equal(p.off, BLOCK / 2);
@@ -106,23 +114,23 @@ static void pieces_over_several_slots(void **state)
 	free(mem);
 }
 
-static int open_pieces(struct bytes pieces, uint32_t off, uint32_t room, uint32_t bulk_len,
+static int open_pieces(struct bytes pieces, uint32_t off, uint32_t space, uint32_t bulk_len,
 		       uint8_t *mem, uint32_t *ret_len)
 {
 	static uint8_t scratch[BLOCK];
-	struct pieces_in in = {pieces, BLOCK, off, room, bulk_len, mem, scratch, NULL, 0};
+	struct pieces_in in = {pieces, BLOCK, off, space, bulk_len, mem, scratch, NULL, 0};
 
 	return pieces_open(&in, ret_len);
 }
 
-/* Where the first byte lies that nobody has stored. */
+/* The offset of the first byte that is not stored. */
 static void holes(void **state)
 {
 	uint8_t mem[2 * BLOCK] = {0}, out[2 * PIECE_WIRE_SIZE];
 	struct slot s = {.data = mem, .size = sizeof(mem), .refs = 1};
 	struct slot_vec v = {&s, 0, BLOCK};
 	struct piece hole = {.off = BLOCK, .len = 1000, .flags = PIECE_HOLE};
-	struct pieces_in in = {.block_size = BLOCK, .room = 2 * BLOCK};
+	struct pieces_in in = {.block_size = BLOCK, .space = 2 * BLOCK};
 
 	(void)state;
 	assert_int_equal(pieces_hole(&in, 0), 0);
@@ -134,12 +142,12 @@ static void holes(void **state)
 	assert_int_equal(pieces_hole(&in, BLOCK + 1000), BLOCK);
 }
 
-/* ---- what is known of the checksums of blocks ---- */
+/* ---- checksums of blocks ---- */
 
 #define CHUNK_AT (3u * BLOCK) /* in the file */
 #define N_SUMS   4u
 
-/* A fragment of the chunk's block 0, all of block 1, a part of block 2 and a hole behind it; the
+/* A fragment of the chunk's block 0, all of block 1, a part of block 2 and a hole after it; the
  * sums are of the file's blocks from 3 on. */
 static struct block_sums open_with_sums(uint32_t block, uint64_t *sum, uint32_t n,
 					const struct piece *pieces)
@@ -150,7 +158,7 @@ static struct block_sums open_with_sums(uint32_t block, uint64_t *sum, uint32_t 
 	struct pieces_in in = {.pieces = bytes_of(out, n * PIECE_WIRE_SIZE),
 			       .block_size = BLOCK,
 			       .off = pieces[0].off,
-			       .room = 4 * BLOCK - pieces[0].off,
+			       .space = 4 * BLOCK - pieces[0].off,
 			       .data = mem,
 			       .scratch = scratch,
 			       .sums = &s,
@@ -163,7 +171,7 @@ static struct block_sums open_with_sums(uint32_t block, uint64_t *sum, uint32_t 
 	}
 	for (uint32_t i = 0; i < sizeof(mem); i++)
 		mem[i] = (uint8_t)(i * 7 + i / 251);
-	block_sums_clear(&s, CHUNK_AT + in.off, in.room);
+	block_sums_clear(&s, CHUNK_AT + in.off, in.space);
 	assert_int_equal(pieces_open(&in, &len), 0);
 	return s;
 }
@@ -191,16 +199,16 @@ static void sums_of_blocks(void **state)
 	struct block_sums s = open_with_sums(BLOCK, sum, 4, pieces);
 
 	(void)state;
-	/* The block's, not the fragment's; what lies behind the end is of no block. */
+	/* The block's checksum, not the fragment's; bytes beyond the end belong to no block. */
 	assert_true(block_sums_match(&s, 3, 77));
 	assert_false(block_sums_match(&s, 3, first));
 	assert_true(block_sums_match(&s, 4, second));
 	assert_false(block_sums_match(&s, 4, second + 1));
-	assert_false(block_sums_match(&s, 5, 78)); /* zeros follow it there */
+	assert_false(block_sums_match(&s, 5, 78)); /* zeros follow there */
 	assert_false(block_sums_match(&s, 6, 0));
 	assert_false(block_sums_match(&s, 2, 77));
 	assert_false(block_sums_match(&s, 7, 77));
-	/* Two parts of one block that are not of the same. */
+	/* Two parts of one block with different checksums. */
 	memcpy(apart, pieces, sizeof(apart));
 	apart[0].len = apart[0].stored_len = 40;
 	apart[0].sum = sum_at(0, 40);
@@ -210,22 +218,22 @@ static void sums_of_blocks(void **state)
 	apart[1].stored_sum = 77;
 	s = open_with_sums(BLOCK, sum, 2, apart);
 	assert_true(block_sums_match(&s, 3, 77));
-	/* A hole, and what has data before it. */
+	/* A hole, and a hole after data. */
 	s = open_with_sums(BLOCK, sum, 1, &hole);
 	assert_false(block_sums_match(&s, 5, 0));
-	/* What is no block: not at the begin of one, or longer. */
+	/* Pieces that are no block: not at the start of one, or longer. */
 	odd[0] = (struct piece){BLOCK - 100, 100, 100, 0, first, 0};
 	odd[1] = (struct piece){BLOCK, 2 * BLOCK, 2 * BLOCK, 0, sum_at(100, 2 * BLOCK), 0};
 	s = open_with_sums(BLOCK, sum, 2, odd);
 	assert_false(block_sums_match(&s, 3, first));
 	assert_false(block_sums_match(&s, 4, odd[1].sum) || block_sums_match(&s, 5, odd[1].sum));
-	/* Those who ask for blocks of another size. */
+	/* A reader with another block size. */
 	s = open_with_sums(2 * BLOCK, sum, 4, pieces);
 	for (uint64_t i = 0; i < 8; i++)
 		assert_false(block_sums_match(&s, i, 77) || block_sums_match(&s, i, second));
 }
 
-/* What was fetched before it was asked for. */
+/* Copying the checksums of prefetched data. */
 static void sums_are_copied(void **state)
 {
 	uint64_t have[] = {11, 12, 13, 14}, got[3] = {0};
@@ -237,14 +245,14 @@ static void sums_are_copied(void **state)
 	block_sums_copy(&s, &from, 9 * BLOCK + 5, 2 * BLOCK - 5);
 	assert_true(block_sums_match(&s, 9, 12) && block_sums_match(&s, 10, 13));
 	assert_false(block_sums_match(&s, 11, 14));
-	/* The rest of block 10 from elsewhere, and more than is known. */
+	/* The rest of block 10 from another source, and more than is recorded. */
 	block_sums_note(&s, BLOCK, 10 * BLOCK + 5, 10, 13);
 	assert_true(block_sums_match(&s, 10, 13));
 	block_sums_note(&s, BLOCK, 10 * BLOCK + 15, 10, 99);
 	assert_false(block_sums_match(&s, 10, 13) || block_sums_match(&s, 10, 99));
 	block_sums_copy(&s, &from, 11 * BLOCK, 5 * BLOCK);
 	assert_true(block_sums_match(&s, 11, 14));
-	/* Nobody wants to know. */
+	/* NULL: not wanted. */
 	block_sums_clear(NULL, 0, BLOCK);
 	block_sums_note(NULL, BLOCK, 0, BLOCK, 1);
 	block_sums_copy(NULL, &from, 8 * BLOCK, BLOCK);
@@ -268,7 +276,7 @@ static void verify(void **state)
 	mem[BLOCK + 5] ^= 1;
 	assert_int_equal(open_pieces(pieces, 0, two, two, mem, &len), -LE_CORRUPT_WIRE);
 	mem[BLOCK + 5] ^= 1;
-	/* More room than there is data is no matter; pieces that do not cover the bytes are. */
+	/* More space than data is no error; pieces that do not cover the bytes are. */
 	assert_int_equal(open_pieces(pieces, 0, 3 * BLOCK, two, mem, &len), 0);
 	assert_int_equal(len, two);
 	assert_int_equal(open_pieces(pieces, 0, two - 1, two, mem, &len), -LE_BAD_MESSAGE);
@@ -278,7 +286,7 @@ static void verify(void **state)
 	pieces.len--;
 	assert_int_equal(open_pieces(pieces, 0, two, two, mem, &len), -LE_BAD_MESSAGE);
 	pieces.len++;
-	/* Bytes of a hole are zeros whatever came. */
+	/* A hole becomes zeros, whatever was received. */
 	p = (struct piece){.off = BLOCK, .len = BLOCK, .flags = PIECE_HOLE};
 	piece_encode(&p, out + PIECE_WIRE_SIZE);
 	assert_int_equal(open_pieces(pieces, 0, two, two, mem, &len), 0);
@@ -292,7 +300,8 @@ static void verify(void **state)
 /* ---- compressed ---- */
 
 #define N_BLOCKS 9u
-#define FIRST    (BLOCK - 1000u) /* the data begins so far in a chunk: 1000 bytes before a block */
+#define FIRST    (BLOCK - 1000u) /* offset in the chunk where the data starts: 1000 bytes before a
+				  * block */
 
 struct sealed {
 	uint8_t plain[N_BLOCKS * BLOCK], bulk[N_BLOCKS * BLOCK];
@@ -373,7 +382,7 @@ static struct piece packed_piece(struct sealed *x, uint8_t **ret_at)
 	return p;
 }
 
-/* Any piece of a reply may be a lie, and any byte of it. */
+/* Any piece of a reply may be wrong, and any byte of it. */
 static void hostile_replies(void **state)
 {
 	struct sealed *x = seal(false);
@@ -394,7 +403,7 @@ static void hostile_replies(void **state)
 	piece_encode(&p, at);
 	assert_int_equal(open_sealed(x, true), -LE_BAD_MESSAGE);
 	p = good;
-	p.sum ^= 1; /* the bytes that come out are others than were sealed */
+	p.sum ^= 1; /* the decompressed bytes differ from the original */
 	piece_encode(&p, at);
 	assert_int_equal(open_sealed(x, true), -LE_CORRUPT_WIRE);
 	piece_encode(&good, at);
@@ -402,7 +411,7 @@ static void hostile_replies(void **state)
 		uint8_t *byte = x->out + hash_u64(seed++) % sizeof(x->out), old = *byte;
 
 		*byte ^= (uint8_t)(1 + hash_u64(seed++) % 255);
-		(void)!open_sealed(x, false); /* "a hole", say: who would know better? */
+		(void)!open_sealed(x, false); /* a change to "a hole" cannot be detected */
 		*byte = old;
 		byte = x->bulk + hash_u64(seed++) % x->bulk_len;
 		old = *byte;
@@ -429,20 +438,20 @@ static void slices(void **state)
 {
 	uint8_t *mem = malloc(300);
 	struct slot s[3];
-	struct slot_vec v[3], cut[3];
+	struct slot_vec v[3], truncated[3];
 
 	(void)state;
 	make_slots(s, 3, 100, mem);
 	for (int i = 0; i < 3; i++)
 		v[i] = (struct slot_vec){&s[i], 10, 50};
 	assert_int_equal(vec_len(v, 3), 150);
-	assert_int_equal(vec_slice(v, 3, 40, 80, cut, 3), 3);
-	assert_int_equal(cut[0].off, 50);
-	assert_int_equal(cut[0].len, 10);
-	assert_int_equal(cut[1].len, 50);
-	assert_int_equal(cut[2].len, 20);
-	assert_int_equal(vec_slice(v, 3, 50, 50, cut, 3), 1);
-	assert_ptr_equal(cut[0].slot, &s[1]);
+	assert_int_equal(vec_slice(v, 3, 40, 80, truncated, 3), 3);
+	assert_int_equal(truncated[0].off, 50);
+	assert_int_equal(truncated[0].len, 10);
+	assert_int_equal(truncated[1].len, 50);
+	assert_int_equal(truncated[2].len, 20);
+	assert_int_equal(vec_slice(v, 3, 50, 50, truncated, 3), 1);
+	assert_ptr_equal(truncated[0].slot, &s[1]);
 	free(mem);
 }
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A metadata server in the simulator, called without rpc, and object servers that only note what
  * they are asked. A test body runs in a fiber; fx_restart crashes the server's process between two
@@ -14,8 +15,9 @@
 #include <cmocka.h>
 
 #include "common/rt/loop.h"
-#include "common/rt/sim.h"
+#include "common/rt/sim/sim.h"
 #include "mds/op.h"
+#include "mds/server.h"
 
 #define FX_TARGETS 3
 #define FX_SLOTS   8
@@ -25,6 +27,7 @@ struct fx {
 	struct sim_proc *mds_proc, *oss_proc;
 	struct transport *net;
 	struct mds_params params;
+	bool no_targets; /* the test registers them */
 	struct rpc_key key;
 	struct mds *m;
 	void (*body)(struct fx *f);

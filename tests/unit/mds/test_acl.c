@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Access lists: their forms, who may do what by them, and what the store keeps of them. */
 #include <fcntl.h>
 #include <sys/xattr.h>
 
-#include "mds/acl.h"
-#include "mds/perm.h"
+#include "mds/access/acl.h"
+#include "mds/access/perm.h"
 #include "tests/unit/mds/fixture.h"
 
 #define NO_ID UINT32_MAX

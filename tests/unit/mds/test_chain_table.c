@@ -1,5 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Building of chains: members apart, load and pairs even, growth beside what is there. */
-#include "mds/chain_table.h"
+#include "mds/cluster/chain_table.h"
 #include "tests/unit/mds/fixture.h"
 
 #define TARGETS_MAX 64u
@@ -210,6 +211,91 @@ static void test_growth(void **state)
 	run(9, 9, 1, growth_body);
 }
 
+/* Formatted for two copies: no file is made before there are two hosts, and then with both. */
+static void formatted_body(struct fx *f)
+{
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "f", 1, &a), -LE_NOT_READY);
+	hosts = 1;
+	for (uint32_t i = 0; i < 2; i++) {
+		add_target(f, i);
+		assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "f", 1, &a), -LE_FEW_HOSTS);
+	}
+	hosts = 3;
+	add_target(f, 2);
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "f", 1, &a), 0);
+	assert_int_equal(a.layout.replicas, 2);
+	assert_int_equal(cluster_layout_chain(&f->m->cluster, &a.layout, 0)->n_members, 2);
+	assert_int_equal(f->m->cluster.classes[3].table, 0);
+}
+
+static void formatted(void (*body)(struct fx *f))
+{
+	struct fx *f = fx_create(1);
+
+	racks = 1;
+	hosts = 3;
+	f->params.default_replicas = 2;
+	f->no_targets = true;
+	fx_run(f, body);
+	fx_destroy(f);
+}
+
+static void test_formatted(void **state)
+{
+	(void)state;
+	formatted(formatted_body);
+}
+
+/* When the second one registers the first one is away; it comes back, the same process. */
+static void formatted_away_body(struct fx *f)
+{
+	struct mds_target_heartbeat_req q = {.target = 1,
+					     .uuid = {{100, 0}},
+					     .commits = 1,
+					     .capacity = 1 << 30,
+					     .free = 1 << 29};
+	struct mds_target_heartbeat_rep p;
+	struct attr a;
+
+	add_target(f, 0);
+	f->m->cluster.targets[0]->info.state = TARGET_DOWN;
+	add_target(f, 1);
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "f", 1, &a), -LE_FEW_HOSTS);
+	assert_int_equal(fx_call_as(f, 0, 0, 0, OP_mds_target_heartbeat, &q, &p), 0);
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "f", 1, &a), 0);
+	assert_int_equal(a.layout.replicas, 2);
+}
+
+static void test_formatted_away(void **state)
+{
+	(void)state;
+	formatted(formatted_away_body);
+}
+
+/* The first one is being drained then, and is taken back. */
+static void formatted_drained_body(struct fx *f)
+{
+	struct mds_target_admin_req q = {.target = 1, .what = TARGET_ADMIN_UNDRAIN};
+	struct mds_target_admin_rep p;
+	struct attr a;
+
+	add_target(f, 0);
+	f->m->cluster.targets[0]->info.flags = TARGET_DRAINING;
+	add_target(f, 1);
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "f", 1, &a), -LE_FEW_HOSTS);
+	assert_int_equal(fx_call_as(f, 0, 0, 0, OP_mds_target_admin, &q, &p), 0);
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "f", 1, &a), 0);
+	assert_int_equal(a.layout.replicas, 2);
+}
+
+static void test_formatted_drained(void **state)
+{
+	(void)state;
+	formatted(formatted_drained_body);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -217,6 +303,9 @@ int main(void)
 		cmocka_unit_test(test_domains),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_growth),
+		cmocka_unit_test(test_formatted),
+		cmocka_unit_test(test_formatted_away),
+		cmocka_unit_test(test_formatted_drained),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

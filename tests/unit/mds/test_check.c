@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mds_check finds each kind of planted damage, repairs it, and then finds none; records survive
  * their encoding. */
 #include <fcntl.h>

@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Targets, the map, placement, layouts, and permissions by table. */
 #include <fcntl.h>
 
-#include "mds/placement.h"
+#include "mds/cluster/placement.h"
 #include "tests/unit/mds/fixture.h"
 
 static struct mds_target_register_req known(struct fx *f, uint32_t i)
@@ -67,6 +68,35 @@ static void register_body(struct fx *f)
 	assert_int_equal(beat(f, 77, 10, &hp), -LE_NO_TARGET);
 }
 
+/* As a target tells how its clock stands: what is known, and told, is by what is certain of it. */
+static void clock_body(struct fx *f)
+{
+	struct mds_target_register_req r = known(f, 0);
+	struct mds_target_heartbeat_req q = {.target = 1, .uuid = {{100, 0}}, .incarnation = 5};
+	struct mds_target_heartbeat_rep p;
+	const struct target *t = f->m->cluster.targets[0];
+	static const struct {
+		int64_t ahead_us;
+		uint32_t bound_us;
+		bool apart;
+	} said[] = {{500000, 1000, false},		 {1500000, 600000, false},
+		    {-864000000000, 1000, true}, {-864000000000, 0, true},
+		    {0, 2000000, true},		 {-3600000000, 1000, true},
+		    {INT64_MIN, UINT32_MAX, true}, {1000, 1000, false}};
+
+	assert_int_equal(do_register(f, &r), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(said); i++) {
+		q.ahead_us = said[i].ahead_us;
+		q.bound_us = said[i].bound_us;
+		p.now_ns = 0;
+		assert_int_equal(fx_call_as(f, 0, 0, 0, OP_mds_target_heartbeat, &q, &p), 0);
+		assert_int_equal(p.now_ns, env_wall_ns(f->m->env));
+		assert_true(t->clock.watch.apart == said[i].apart);
+		if (q.bound_us)
+			assert_int_equal(t->clock.ahead_us, q.ahead_us);
+	}
+}
+
 static void down_body(struct fx *f)
 {
 	struct mds_target_register_req q = known(f, 1);
@@ -76,7 +106,7 @@ static void down_body(struct fx *f)
 	assert_int_equal(do_register(f, &q), 0);
 	f->m->params.lease_ms = 2500;
 	f->m->params.lease_margin_ms = 500;
-	f->m->cluster.judge_from_us = 0;
+	f->m->cluster.detect_from_us = 0;
 	for (int i = 0; i < 10; i++) {
 		assert_int_equal(beat(f, 1, 20, &hp), 0);
 		assert_int_equal(fiber_sleep_us(500000), 0);
@@ -275,6 +305,7 @@ static void test_rules(void **state)
 }
 
 TEST(test_register, register_body)
+TEST(test_clocks, clock_body)
 TEST(test_down, down_body)
 TEST(test_spread, spread_body)
 TEST(test_layout, layout_body)
@@ -283,7 +314,8 @@ TEST(test_map, map_body)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_register), cmocka_unit_test(test_down),
+		cmocka_unit_test(test_register), cmocka_unit_test(test_clocks),
+		cmocka_unit_test(test_down),
 		cmocka_unit_test(test_spread),   cmocka_unit_test(test_layout),
 		cmocka_unit_test(test_map),      cmocka_unit_test(test_access),
 		cmocka_unit_test(test_rules),

@@ -1,11 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Exports: the most specific row counts, the table survives a restart, and every operation that
  * changes something is refused to a read-only network. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "mds/exports.h"
-#include "mds/ops/export.h"
+#include "mds/access/exports.h"
+#include "mds/access/exports_policy.h"
 #include "tests/unit/mds/fixture.h"
 
 static struct export_row row(const char *net, uint32_t flags)
@@ -248,7 +249,7 @@ static void claimed(struct fx *f)
 		OP_mds_target_register, OP_mds_target_heartbeat, OP_mds_chain_synced,
 		OP_mds_target_bad,      OP_mds_session_list,     OP_mds_residency_set,
 		OP_mds_fsck_page,       OP_mds_fsck_repair,      OP_mds_export_set,
-		OP_mds_target_admin};
+		OP_mds_target_admin,    OP_mds_target_lose};
 	static const char *restricted[] = {"tcp 10.1.0.1:5", "tcp 10.2.0.1:5"};
 	struct rpc_peer peer = {0};
 	struct rpc_req r = {.peer = &peer};
@@ -391,7 +392,7 @@ static void test_sessions_end_whoever_waits(void **state)
 static void hear_targets(struct fx *f)
 {
 	for (uint32_t i = 0; i < f->m->cluster.n_targets; i++)
-		f->m->cluster.targets[i]->heard_us = loop_now_us();
+		f->m->cluster.targets[i]->last_contact_us = loop_now_us();
 }
 
 /* They expire one behind the other: only the last one has to wait. */

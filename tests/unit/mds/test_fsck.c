@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What leat fsck asks of the metadata server: pages of one snapshot, and repairs that are made once
  * and only where the same thing is still wrong. */
 #include <fcntl.h>

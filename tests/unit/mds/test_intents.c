@@ -1,9 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cuts that a crash or a stop of the server leaves behind: finished by the next one, and whoever
  * repeats them gets their answer. */
 #include <fcntl.h>
 #include <linux/falloc.h>
 
 #include "common/kv/kv.h"
+#include "common/kv/kv_sim.h"
+#include "mds/dispatch.h"
 #include "tests/unit/mds/fixture.h"
 
 static struct ino cut;
@@ -92,7 +95,7 @@ static void intent_before(struct fx *f)
 	fx_sleep_ms(300);
 	/* Some of it may be gone, so that nobody is to believe what the chains have. */
 	assert_int_equal(fx_attr(f, cut).size, 100000);
-	assert_true(fx_attr(f, cut).flags & ATTR_CUTTING);
+	assert_true(fx_attr(f, cut).flags & ATTR_TRUNCATING);
 }
 
 /* A truncation that a crash cut short is finished, and whoever repeats it gets its answer. */
@@ -103,7 +106,7 @@ static void intent_after(struct fx *f)
 	uint64_t trims;
 
 	assert_int_equal(f->m->recovery.n_intents, 1);
-	assert_true(fx_attr(f, cut).flags & ATTR_CUTTING);
+	assert_true(fx_attr(f, cut).flags & ATTR_TRUNCATING);
 	f->oss_fail = false;
 	assert_int_equal(
 		fx_call_as(f, f->session, f->slot, f->seq[f->slot], OP_mds_setattr, &q, &p), 0);
@@ -111,7 +114,7 @@ static void intent_after(struct fx *f)
 	trims = f->n_trims;
 	assert_int_equal(f->m->recovery.n_intents, 0);
 	assert_int_equal(fx_attr(f, cut).size, 10);
-	assert_false(fx_attr(f, cut).flags & ATTR_CUTTING);
+	assert_false(fx_attr(f, cut).flags & ATTR_TRUNCATING);
 	assert_int_equal(
 		fx_call_as(f, f->session, f->slot, f->seq[f->slot], OP_mds_setattr, &q, &p), 0);
 	assert_int_equal(f->n_trims, trims);
@@ -557,7 +560,7 @@ static void closed_meanwhile(struct fx *f)
 	f->cut = 1;
 	assert_int_equal(fiber_spawn("cut", cut_by_another, f), 0);
 	fx_sleep_ms(300);
-	assert_true(fx_attr(f, cut).flags & ATTR_CUTTING);
+	assert_true(fx_attr(f, cut).flags & ATTR_TRUNCATING);
 	assert_int_equal(fx_close(f, cut, O_RDWR, 28672), 0);
 	assert_true(fx_attr(f, cut).flags & ATTR_UNSETTLED);
 	f->stat.size = 28672;

@@ -1,9 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who may get a lease, who is in the way of whom, what is refused after quarrels; sessions that
  * end; who does not give it back; who is told of another owner meanwhile.
  */
 #include <fcntl.h>
 
-#include "mds/recall.h"
+#include "mds/dispatch.h"
+#include "mds/lease/owner_notify.h"
 #include "tests/unit/mds/fixture.h"
 
 static const struct ino one = {1}, two = {2};
@@ -143,7 +145,7 @@ static uint64_t refused_us(struct ls_test *t)
 {
 	uint64_t begin = loop_now_us();
 
-	leases_quarrel(&t->ls, one);
+	lease_mark_contended(&t->ls, one);
 	while (!lease_give(&t->ls, &t->a, one, false))
 		fiber_sleep_us(1000);
 	leases_drop_inode(&t->ls, one);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who gets a lock, who waits, who is told, who would wait for ever; sessions that end. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -6,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "mds/session/locks.h"
+#include "mds/lease/locks.h"
 
 static const struct ino one = {1}, two = {2};
 
@@ -20,7 +21,7 @@ static int set(struct locks *ls, struct ino ino, uint64_t session, struct file_l
 	return locks_set(ls, ino, session, &l, wait);
 }
 
-static uint32_t told(struct locks *ls, uint64_t *ret_session)
+static uint32_t notified_sessions(struct locks *ls, uint64_t *ret_session)
 {
 	uint64_t session;
 	uint32_t n = 0;
@@ -48,9 +49,9 @@ static void who_waits_is_told(void **state)
 	/* The same again is no further wait. */
 	assert_int_equal(set(&ls, one, 3, lock(7, 0, 0, FILE_LOCK_WRITE), true), -LE_LOCKED);
 	assert_int_equal(ls.n_waits, 2);
-	assert_int_equal(told(&ls, &session), 0);
+	assert_int_equal(notified_sessions(&ls, &session), 0);
 	assert_int_equal(set(&ls, one, 1, lock(7, 4, 9, FILE_LOCK_NONE), false), 0);
-	assert_int_equal(told(&ls, &session), 1);
+	assert_int_equal(notified_sessions(&ls, &session), 1);
 	assert_int_equal(session, 2);
 	assert_int_equal(set(&ls, one, 2, lock(7, 5, 5, FILE_LOCK_READ), true), 0);
 	assert_int_equal(ls.n_waits, 1);
@@ -63,7 +64,7 @@ static void who_waits_is_told(void **state)
 	assert_int_equal(set(&ls, one, 3, lock(7, 0, 0, FILE_LOCK_WRITE), true), -LE_LOCKED);
 	/* A session that ends gives back what it has, and waits no more. */
 	locks_drop_session(&ls, 1);
-	assert_int_equal(told(&ls, &session), 1);
+	assert_int_equal(notified_sessions(&ls, &session), 1);
 	assert_int_equal(session, 3);
 	locks_drop_session(&ls, 3);
 	locks_drop_session(&ls, 2);
@@ -85,7 +86,7 @@ static void canceled(void **state)
 	locks_cancel(&ls, one, 2, &w);
 	assert_int_equal(ls.n_waits, 0);
 	assert_int_equal(set(&ls, one, 1, lock(7, 0, 9, FILE_LOCK_NONE), false), 0);
-	assert_int_equal(told(&ls, &session), 0);
+	assert_int_equal(notified_sessions(&ls, &session), 0);
 	locks_fini(&ls);
 }
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names, links and renames: a table of steps, each with the status it must have. */
 #include <fcntl.h>
 #include <linux/fs.h>

@@ -1,8 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Open files: orphans, sizes of closed and of dead writers, truncation, appends, reclaim after a
  * restart. */
 #include <fcntl.h>
 #include <linux/falloc.h>
 
+#include "mds/dispatch.h"
+#include "mds/file/idle.h"
 #include "tests/unit/mds/fixture.h"
 
 static bool gone(struct fx *f, struct ino ino)
@@ -339,7 +342,7 @@ static void former_place_body(struct fx *f)
 	assert_int_equal(fx_open(f, a.ino, O_WRONLY | O_APPEND), 0);
 	assert_int_equal(append(f, a.ino, 10, 0), 110);
 	q.had_end = p.off + 10;
-	q.had_cuts = p.cuts;
+	q.had_truncations = p.n_truncations;
 	q.had_there = 1;
 	assert_int_equal(fx_call(f, OP_mds_append, &q, &again), 0);
 	assert_int_equal(again.off, 100);
@@ -384,7 +387,7 @@ static void lost_place_body(struct fx *f)
 	assert_int_equal(p.off, 24);
 	/* And what was cut meanwhile is no place. */
 	q.had_end = 34;
-	q.had_cuts = p.cuts + 1;
+	q.had_truncations = p.n_truncations + 1;
 	assert_int_equal(fx_call(f, OP_mds_append, &q, &p), 0);
 	assert_int_equal(p.off, 34);
 }
@@ -415,7 +418,7 @@ static void cut_log_body(struct fx *f)
  * and what it may have written without knowing is not written over. */
 static void doubted_close_body(struct fx *f)
 {
-	const uint32_t how = O_WRONLY | O_APPEND, doubts[] = {CLOSE_ASK, CLOSE_CUT};
+	const uint32_t how = O_WRONLY | O_APPEND, doubts[] = {CLOSE_MUST_QUERY, CLOSE_TRUNCATED};
 	uint64_t first = f->session, second = fx_session(f, 2);
 	struct attr a;
 
@@ -830,13 +833,13 @@ static void presumed_body(struct fx *f)
 	struct attr a;
 
 	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "p", O_RDONLY, &a), 0);
-	assert_int_equal(open_presume(&f->m->opens, se, a.ino), 0);
+	assert_int_equal(open_assume(&f->m->opens, se, a.ino), 0);
 	assert_int_equal(fx_close(f, a.ino, O_RDONLY, UINT64_MAX), 0);
 	assert_int_equal(fx_close(f, a.ino, O_RDONLY, UINT64_MAX), 0);
 	assert_int_equal(fx_unlink(f, LEAT_ROOT_INO, "p"), 0);
 	assert_false(gone(f, a.ino));
-	open_presumed_end(&f->m->opens, open_find(&f->m->opens, se, a.ino));
-	assert_true(list_empty(&se->presumed));
+	open_assumed_end(&f->m->opens, open_find(&f->m->opens, se, a.ino));
+	assert_true(list_empty(&se->assumed));
 	assert_int_equal(data_idle(f->m, a.ino), 0);
 	assert_true(gone(f, a.ino));
 }

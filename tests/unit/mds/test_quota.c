@@ -1,8 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Quotas: what is counted, over crashes too, and what is reserved for writers. */
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <linux/fs.h>
 
+#include "mds/store/scan.h"
 #include "tests/unit/mds/fixture.h"
 
 static struct ino dir;
@@ -19,13 +21,13 @@ static int set(struct fx *f, struct ino ino, uint32_t mask, uint64_t bytes, uint
 	return fx_call(f, OP_mds_quota_set, &in, &out);
 }
 
-static struct mds_quota_get_rep get(struct fx *f, struct ino ino)
+static struct quota_state get(struct fx *f, struct ino ino)
 {
 	struct mds_quota_get_req in = {.ino = ino};
 	struct mds_quota_get_rep out;
 
 	assert_int_equal(fx_call(f, OP_mds_quota_get, &in, &out), 0);
-	return out;
+	return out.quota;
 }
 
 static int64_t space(struct fx *f, struct ino ino, uint64_t bytes)
@@ -315,6 +317,171 @@ static void test_check_repairs_counts(void **state)
 	fx_destroy(f);
 }
 
+/* ---- all of them ---- */
+
+#define MANY 300u
+
+static struct ino many[MANY];
+
+/* One page; number of rows, of which path is looked for: its number or 0. */
+static uint32_t page(struct fx *f, uint32_t after, const char *path, uint32_t *ret_n,
+		     uint32_t *ret_project)
+{
+	struct mds_quota_list_req in = {.cred = f->cred, .after = after};
+	struct mds_quota_list_rep out = {0};
+	struct wire_r r;
+	uint32_t last = after;
+
+	assert_int_equal(fx_call(f, OP_mds_quota_list, &in, &out), 0);
+	assert_true(out.rows.len <= 192u << 10);
+	wire_r_init(&r, out.rows.data, out.rows.len);
+	while (!wire_r_end(&r)) {
+		struct quota_row q = {0};
+
+		wire_get_quota_row(&r, &q);
+		assert_int_equal(r.status, 0);
+		assert_true(q.quota.project > last);
+		last = q.quota.project;
+		++*ret_n;
+		if (path != NULL && q.path.len == strlen(path) &&
+		    memcmp(q.path.data, path, q.path.len) == 0)
+			*ret_project = q.quota.project;
+	}
+	assert_true(out.next == 0 || out.next >= last);
+	return out.next;
+}
+
+static uint32_t list(struct fx *f, const char *path, uint32_t *ret_project)
+{
+	uint32_t next = 0, n = 0, project = 0;
+
+	do {
+		next = page(f, next, path, &n, &project);
+	} while (next != 0);
+	if (ret_project != NULL)
+		*ret_project = project;
+	return n;
+}
+
+static void make_many(struct fx *f)
+{
+	char name[16];
+
+	fx_session(f, 1);
+	assert_int_equal(fx_mkdir(f, LEAT_ROOT_INO, "d", &dir), 0);
+	for (uint32_t i = 0; i < MANY; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		assert_int_equal(fx_mkdir(f, dir, name, &many[i]), 0);
+		assert_int_equal(set(f, many[i], QUOTA_INODES_HARD, 0, 4), 0);
+	}
+}
+
+static void listed(struct fx *f)
+{
+	uint32_t project, n = 0, next;
+
+	make_many(f);
+	assert_int_equal(list(f, "/d/299", &project), MANY);
+	assert_int_equal(project, get(f, many[299]).project);
+	next = page(f, 0, NULL, &n, &project);
+	assert_in_range(n, 1, MANY / 2);
+	/* Gone between two pages: one that was told, the one that was told last, and the next. */
+	assert_int_equal(next, get(f, many[n - 1]).project);
+	for (uint32_t i = n - 2; i <= n; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "%u", i);
+		assert_int_equal(fx_rmdir(f, dir, name), 0);
+	}
+	while (next != 0)
+		next = page(f, next, NULL, &n, &project);
+	assert_int_equal(n, MANY - 1);
+	assert_int_equal(list(f, "/d/299", &project), MANY - 3);
+	/* Behind the last one there is nothing, whatever number is asked for. */
+	n = 0;
+	assert_int_equal(page(f, UINT32_MAX, NULL, &n, &project), 0);
+	assert_int_equal(n, 0);
+}
+
+TEST(test_all_are_listed_in_pages, listed)
+
+static void long_paths(struct fx *f)
+{
+	struct ino at = LEAT_ROOT_INO;
+	char name[256], path[4097] = "";
+	uint32_t project;
+
+	fx_session(f, 1);
+	memset(name, 'n', 255);
+	name[255] = '\0';
+	for (int i = 0; i < 15; i++) {
+		assert_int_equal(fx_mkdir(f, at, name, &at), 0);
+		snprintf(path + strlen(path), sizeof(path) - strlen(path), "/%s", name);
+	}
+	for (uint32_t i = 0; i < 100; i++) { /* 100 of 4 KB do not fit into a page */
+		snprintf(name, sizeof(name), "%u", i);
+		assert_int_equal(fx_mkdir(f, at, name, &many[i]), 0);
+		assert_int_equal(set(f, many[i], QUOTA_INODES_HARD, 0, 4), 0);
+	}
+	snprintf(path + strlen(path), sizeof(path) - strlen(path), "/99");
+	assert_int_equal(list(f, path, &project), 100);
+	assert_int_equal(project, get(f, many[99]).project);
+	/* One with a path that is none any more has its number; /, whose path is short, has one. */
+	memset(name, 'n', 255);
+	assert_int_equal(fx_mkdir(f, at, name, &at), 0);
+	assert_int_equal(fx_mkdir(f, at, name, &at), 0);
+	assert_int_equal(set(f, at, QUOTA_INODES_HARD, 0, 4), 0);
+	assert_int_equal(list(f, "", &project), 101);
+	assert_int_equal(project, get(f, at).project);
+	assert_int_equal(set(f, LEAT_ROOT_INO, QUOTA_INODES_HARD, 0, 4000), 0);
+	assert_int_equal(list(f, "/", &project), 102);
+	assert_int_equal(project, get(f, LEAT_ROOT_INO).project);
+	f->cred.uid = 5;
+	assert_int_equal(list(f, "", &project), 101);
+	assert_int_equal(project, 0);
+}
+
+TEST(test_long_paths_are_listed, long_paths)
+
+static void chmod_dir(struct fx *f, struct ino ino, uint32_t mode)
+{
+	struct mds_setattr_req q = {.cred = f->cred, .ino = ino, .mask = SET_MODE};
+	struct mds_setattr_rep p;
+
+	q.attr.mode = mode;
+	assert_int_equal(fx_call(f, OP_mds_setattr, &q, &p), 0);
+}
+
+/* What a client's kernel has checked does not count: it was not asked. */
+static void of_users(struct fx *f)
+{
+	static const struct {
+		uint32_t mode, n;
+	} cases[] = {{0755, 1}, {0700, 0}, {0711, 0}, {0744, 0}, {0705, 1}};
+	struct cred root = f->cred;
+	struct ino above;
+
+	fx_session(f, 1);
+	assert_int_equal(fx_mkdir(f, LEAT_ROOT_INO, "above", &above), 0);
+	assert_int_equal(fx_mkdir(f, above, "d", &dir), 0);
+	assert_int_equal(set(f, dir, QUOTA_INODES_HARD, 0, 4), 0);
+	chmod_dir(f, dir, 0); /* the tree itself may be anybody's */
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		f->cred = root;
+		chmod_dir(f, above, cases[i].mode);
+		assert_int_equal(list(f, NULL, NULL), 1);
+		f->cred = (struct cred){.uid = 5, .gid = 5, .flags = CRED_CHECKED};
+		assert_int_equal(list(f, NULL, NULL), cases[i].n);
+	}
+	f->cred = root;
+	chmod_dir(f, LEAT_ROOT_INO, 0700);
+	assert_int_equal(list(f, NULL, NULL), 1);
+	f->cred = (struct cred){.uid = 5, .gid = 5};
+	assert_int_equal(list(f, NULL, NULL), 0);
+}
+
+TEST(test_users_are_told_of_what_they_could_find, of_users)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -326,6 +493,9 @@ int main(void)
 		cmocka_unit_test(test_sealed_files_count),
 		cmocka_unit_test(test_counts_stay_over_a_crash),
 		cmocka_unit_test(test_check_repairs_counts),
+		cmocka_unit_test(test_all_are_listed_in_pages),
+		cmocka_unit_test(test_long_paths_are_listed),
+		cmocka_unit_test(test_users_are_told_of_what_they_could_find),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What extended attributes and access lists count to quotas: whoever sets them is held to the
  * limit, and whatever takes them away gives it back. */
 #include <fcntl.h>
 #include <sys/xattr.h>
 
-#include "mds/acl.h"
+#include "mds/access/acl.h"
 #include "tests/unit/mds/fixture.h"
 
 #define LIMIT   (1u << 20)
@@ -65,7 +66,7 @@ static uint64_t used(struct fx *f, struct ino ino)
 	struct mds_quota_get_rep p;
 
 	assert_int_equal(fx_call(f, OP_mds_quota_get, &q, &p), 0);
-	return p.bytes;
+	return p.quota.bytes;
 }
 
 static struct ino make(struct fx *f, const char *name)

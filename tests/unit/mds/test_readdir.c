@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Listing directories while they change, and many entries; attributes and extended attributes. */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -129,6 +130,37 @@ static void small_cache_body(struct fx *f)
 	assert_true(l.eof && l.n == 0);
 }
 
+static uint32_t n_cached_names(struct fx *f)
+{
+	return (uint32_t)f->m->store.dentries.n;
+}
+
+/* What was removed, or asked for in vain, leaves the cache, however large that may be; what exists
+ * stays. Only a few absent names are remembered. */
+static void absent_body(struct fx *f)
+{
+	struct ino dir;
+	struct attr a;
+	char name[32];
+
+	f->m->store.absent_max = 50;
+	assert_int_equal(fx_mkdir(f, LEAT_ROOT_INO, "kept", &dir), 0);
+	for (uint32_t i = 0; i < 100; i++)
+		make(f, dir, i);
+	for (uint32_t i = 0; i < 1000; i++) {
+		make(f, LEAT_ROOT_INO, i);
+		drop(f, LEAT_ROOT_INO, i);
+		snprintf(name, sizeof(name), "none%u", i);
+		assert_int_equal(fx_lookup(f, LEAT_ROOT_INO, name, &a), -LE_NOENT);
+	}
+	assert_true(n_cached_names(f) >= 101 && n_cached_names(f) <= 101 + 50);
+	assert_true(f->m->store.inodes.n < 150);
+	for (uint32_t i = 0; i < 100; i++)
+		drop(f, dir, i);
+	assert_int_equal(fx_rmdir(f, LEAT_ROOT_INO, "kept"), 0);
+	assert_true(n_cached_names(f) <= 50 && f->m->store.n_absent <= 50);
+}
+
 static uint64_t misses(const struct fx *f)
 {
 	return metric_get(&f->m->metrics.cache_misses);
@@ -255,6 +287,7 @@ static void run_and_check(void (*body)(struct fx *f))
 CHECKED(test_change, change_body)
 CHECKED(test_empty, empty_body)
 CHECKED(test_small_cache, small_cache_body)
+CHECKED(test_absent, absent_body)
 CHECKED(test_new_dir, new_dir_body)
 CHECKED(test_xattr, xattr_body)
 CHECKED(test_link, link_body)
@@ -265,6 +298,7 @@ int main(void)
 		cmocka_unit_test(test_change),      cmocka_unit_test(test_empty),
 		cmocka_unit_test(test_small_cache), cmocka_unit_test(test_xattr),
 		cmocka_unit_test(test_link),        cmocka_unit_test(test_new_dir),
+		cmocka_unit_test(test_absent),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

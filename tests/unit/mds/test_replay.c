@@ -1,7 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Exactly once: repeated requests, also over a crash, and what a batch that was never synced leaves
  * behind. */
 #include <fcntl.h>
 
+#include "mds/dispatch.h"
 #include "tests/unit/mds/fixture.h"
 
 static struct mds_create_req create_req(const char *name, uint32_t flags)
@@ -96,7 +98,7 @@ static void cut_after_crash(struct fx *f)
 struct parallel {
 	struct fx *f;
 	uint64_t seq;
-	bool withdrawn;
+	bool cancelled;
 	uint32_t timeout_ms; /* 0: none */
 	struct mds_mkdir_rep rep;
 	int rc;
@@ -111,7 +113,7 @@ static void mkdir_fiber(void *arg)
 		.session = p->f->session,
 		.slot = 1,
 		.seq = p->seq,
-		.flags = p->withdrawn ? FRAME_WITHDRAWN : 0,
+		.flags = p->cancelled ? FRAME_CANCEL_IF_NOT_STARTED : 0,
 	};
 	struct op op;
 
@@ -141,9 +143,9 @@ static void while_running_body(struct fx *f)
 	assert_int_equal(p[0].rc, -LE_EXIST);
 }
 
-static int mkdir_of(struct fx *f, uint64_t seq, bool withdrawn)
+static int mkdir_of(struct fx *f, uint64_t seq, bool cancelled)
 {
-	struct parallel p = {.f = f, .seq = seq, .withdrawn = withdrawn};
+	struct parallel p = {.f = f, .seq = seq, .cancelled = cancelled};
 
 	mkdir_fiber(&p);
 	return p.rc;
@@ -153,7 +155,7 @@ static int mkdir_of(struct fx *f, uint64_t seq, bool withdrawn)
 static void both(struct fx *f, uint64_t seq, struct parallel p[2])
 {
 	p[0] = (struct parallel){.f = f, .seq = seq};
-	p[1] = (struct parallel){.f = f, .seq = seq, .withdrawn = true};
+	p[1] = (struct parallel){.f = f, .seq = seq, .cancelled = true};
 	fiber_parallel("both", mkdir_fiber, p, sizeof(p[0]), 2, 2);
 }
 
@@ -176,7 +178,9 @@ static void withdrawn_body(struct fx *f)
 	assert_int_equal(mkdir_of(f, 10, true), -LE_CANCELED);
 	assert_int_equal(mkdir_of(f, 10, false), -LE_CANCELED);
 	assert_int_equal(fx_lookup(f, LEAT_ROOT_INO, "m", NULL), -LE_NOENT);
-	/* It has been done, and only waits for the disk. */
+	/* It has been done, and only waits for the disk: no longer for who may have had leases
+	 * before the restart. */
+	fx_sleep_ms(2 * f->params.client_lease_ms);
 	both(f, 11, p);
 	assert_int_equal(p[0].rc, 0);
 	assert_int_equal(p[1].rc, 0);
@@ -246,7 +250,7 @@ static void too_late_body(struct fx *f)
 	assert_int_equal(late.rc, -LE_TIMEDOUT);
 
 	assert_int_equal(fiber_spawn("waiting", mkdir_fiber, &waiting), 0);
-	withdrawal.withdrawn = true;
+	withdrawal.cancelled = true;
 	mkdir_fiber(&withdrawal);
 	assert_int_equal(withdrawal.rc, -LE_TIMEDOUT);
 	assert_int_equal(waiting.rc, 1);

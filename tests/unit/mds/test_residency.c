@@ -1,5 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which node has which copies: told, replaced, asked by name and by id, in pages, forgotten. */
-#include "mds/residency.h"
+#include "mds/staged_locations.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,7 +27,7 @@ static uint32_t put(uint8_t *buf, size_t size, const char *id, const char *name,
 	return (uint32_t)w.len;
 }
 
-static int tell(struct residency *r, const char *node, const char *id, const char *name,
+static int notification(struct residency *r, const char *node, const char *id, const char *name,
 		uint64_t now_us)
 {
 	uint8_t buf[512];
@@ -70,19 +71,19 @@ static void test_told_asked_and_forgotten(void **state)
 
 	(void)state;
 	residency_init(&r);
-	assert_int_equal(tell(&r, "one", ID_A, "set@v1", 0), 0);
-	assert_int_equal(tell(&r, "two", ID_A, "set@v1", 500000), 0);
-	assert_int_equal(tell(&r, "three", ID_B, "", 500000), 0);
+	assert_int_equal(notification(&r, "one", ID_A, "set@v1", 0), 0);
+	assert_int_equal(notification(&r, "two", ID_A, "set@v1", 500000), 0);
+	assert_int_equal(notification(&r, "three", ID_B, "", 500000), 0);
 	assert_int_equal(ask(&r, "", 600000, 4096), 3);
 	assert_int_equal(ask(&r, "set@v1", 600000, 4096), 2);
 	assert_int_equal(ask(&r, ID_B, 600000, 4096), 1);
 	assert_int_equal(ask(&r, "other@v1", 600000, 4096), 0);
 	/* In the place of what it told before. */
-	assert_int_equal(tell(&r, "two", ID_B, "", 700000), 0);
+	assert_int_equal(notification(&r, "two", ID_B, "", 700000), 0);
 	assert_int_equal(ask(&r, ID_A, 700000, 4096), 1);
 	/* Silence, and an end. */
 	assert_int_equal(ask(&r, "", 1000000, 4096), 2);
-	assert_int_equal(tell(&r, "two", NULL, NULL, 1000000), 0);
+	assert_int_equal(notification(&r, "two", NULL, NULL, 1000000), 0);
 	assert_int_equal(ask(&r, "", 1000000, 4096), 1);
 	assert_int_equal(ask(&r, "", 2000000, 4096), 0);
 	assert_int_equal(r.bytes, 0);
@@ -98,7 +99,7 @@ static void test_pages(void **state)
 	residency_init(&r);
 	for (int i = 0; i < 50; i++) {
 		snprintf(node, sizeof(node), "node%d", i);
-		assert_int_equal(tell(&r, node, i % 2 ? ID_A : ID_B, "", 0), 0);
+		assert_int_equal(notification(&r, node, i % 2 ? ID_A : ID_B, "", 0), 0);
 	}
 	assert_int_equal(ask(&r, "", 0, 300), 50);
 	assert_int_equal(ask(&r, ID_A, 0, 300), 25);
@@ -114,10 +115,10 @@ static void test_refused(void **state)
 
 	(void)state;
 	residency_init(&r);
-	assert_int_equal(tell(&r, "", ID_A, "", 0), -LE_INVAL);
-	assert_int_equal(tell(&r, "bad\nname", ID_A, "", 0), -LE_INVAL);
-	assert_int_equal(tell(&r, "n", "short", "", 0), -LE_INVAL);
-	assert_int_equal(tell(&r, "n", ID_A, "quo\"te", 0), -LE_INVAL);
+	assert_int_equal(notification(&r, "", ID_A, "", 0), -LE_INVAL);
+	assert_int_equal(notification(&r, "bad\nname", ID_A, "", 0), -LE_INVAL);
+	assert_int_equal(notification(&r, "n", "short", "", 0), -LE_INVAL);
+	assert_int_equal(notification(&r, "n", ID_A, "quo\"te", 0), -LE_INVAL);
 	for (uint32_t cut = 1; cut < len; cut++) {
 		in.rows = bytes_of(buf, cut);
 		assert_true(residency_set(&r, &in, 0) < 0);

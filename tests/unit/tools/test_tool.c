@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What scripts rely on: exit statuses, sizes for people, and finding out about mounts. */
 #include <errno.h>
 #include <setjmp.h>
@@ -11,6 +12,8 @@
 
 #include "common/base/assert.h"
 #include "common/base/status.h"
+#include "tools/mounts.h"
+#include "tools/progress.h"
 #include "tools/tool.h"
 
 static void exit_statuses_are_frozen(void **state)

@@ -1,5 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which bytes are read for a batch, and as what they are kept. */
-#include "client/loader/batch.h"
+#include "client/loader/batch/batch.h"
+#include "client/loader/batch/batch_plan.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which piece goes: against the definition, in slow motion. */
-#include "client/loader/belady.h"
+#include "client/loader/source/belady.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

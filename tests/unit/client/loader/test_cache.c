@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The disk cache of the loader: right bytes whatever lies in it, known-future eviction, several
  * loaders, full disks. timeout: 120 */
 #include "client/include/leat/leat_loader.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Decoders: results in the slot, failures with their origin, slow ones. timeout: 120 */
 #include "client/include/leat/leat_loader.h"
 

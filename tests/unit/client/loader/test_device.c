@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Batches on a device, by a driver that only pretends (tests/cuda). timeout: 120 */
 #include "client/include/leat/leat_loader.h"
 
@@ -266,25 +267,25 @@ static void test_copies_to_a_pointer(void **state)
 	struct leat_loader *ld = open_loader(w, NULL, LEAT_PINNED_REQUIRE);
 	struct leat_device_view v = {.size = sizeof(v)};
 	uint64_t to[STEPS], ids[STEPS][BATCH], offsets[STEPS][BATCH];
-	const uint64_t room = 2 * BATCH * SAMPLE;
+	const uint64_t space = 2 * BATCH * SAMPLE;
 
 	for (uint32_t s = 0; s < STEPS; s++) {
 		struct leat_batch *b = next(ld);
 		struct leat_view f = {.size = sizeof(f)};
-		assert_int_equal(gpu.alloc(&to[s], room), 0);
+		assert_int_equal(gpu.alloc(&to[s], space), 0);
 		assert_int_equal(leat_errno(leat_batch_device(b, w->stream, &v)), ENODEV);
 		assert_int_equal(leat_errno(leat_batch_copy(b, to[s], BATCH * SAMPLE / 2, NULL)),
 				 ERANGE);
-		assert_int_equal(leat_batch_copy(b, to[s], room, w->stream), 0);
+		assert_int_equal(leat_batch_copy(b, to[s], space, w->stream), 0);
 		assert_int_equal(leat_batch_field(b, leat_dataset_field(w->ds, 0), &f), 0);
 		memcpy(ids[s], leat_batch_ids(b), sizeof(ids[s]));
 		memcpy(offsets[s], f.offsets, sizeof(offsets[s]));
 		leat_batch_unref(b);
 	}
 	leat_loader_close(ld);
-	uint8_t *got = malloc(room);
+	uint8_t *got = malloc(space);
 	for (uint32_t s = 0; s < STEPS; s++) {
-		assert_int_equal(gpu.read(got, to[s], room, w->stream), 0);
+		assert_int_equal(gpu.read(got, to[s], space, w->stream), 0);
 		assert_int_equal(gpu.synchronize(), 0);
 		check(got, ids[s], offsets[s]);
 		assert_int_equal(gpu.free(to[s]), 0);

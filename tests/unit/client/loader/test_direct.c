@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Batches read straight onto a device, by a cuFile and a driver that only pretend (tests/cuda), and
  * the choice of that way.
  * timeout: 120 */
@@ -17,7 +18,7 @@
 
 #include "client/include/leat/leat.h"
 #include "client/include/leat/leat_stage.h"
-#include "client/loader/gds.h"
+#include "client/loader/gpu/gds.h"
 #include "common/base/status.h"
 #include "tests/cuda/fake_cufile.h"
 #include "tests/cuda/fake_driver.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Samples as arrays and as DLPack tensors. */
 #include "client/include/leat/leat_loader.h"
 

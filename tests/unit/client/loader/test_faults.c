@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Staged copies damaged at random: each sample that is delivered is as it was. Where the source is
  * there, all are; else each that is not is named or counted. The seed of a failure is printed.
  * timeout: 120 */
@@ -24,7 +25,7 @@
 #define SEEDS   16u
 #define LEN_MAX 300000u
 
-enum fault {
+enum planted_bug {
 	SOUND,
 	FLIPPED,
 	CUT,
@@ -33,7 +34,7 @@ enum fault {
 
 struct world {
 	char root[FOLDER_MAX], src[96], copy[4096];
-	enum fault faults[FILES];
+	enum planted_bug faults[FILES];
 	uint64_t where[FILES]; /* of a flipped bit's byte */
 	uint64_t random;
 	bool alone; /* the source is not there */
@@ -118,7 +119,7 @@ static void damage(struct world *w, uint32_t f)
 	uint32_t len = length(f);
 	path_of(w, f, path);
 	assert_int_equal(chmod(path, 0600), 0);
-	w->faults[f] = len == 0 ? SOUND : (enum fault)(1 + draw(w, 3));
+	w->faults[f] = len == 0 ? SOUND : (enum planted_bug)(1 + draw(w, 3));
 	w->where[f] = len ? draw(w, len) : 0;
 	if (w->faults[f] == FLIPPED) {
 		int fd = open(path, O_RDWR);

@@ -1,5 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The sample index and the formats it is built from. valgrind: yes */
-#include "client/loader/formats/tar.h"
+#include "client/dataset/formats/format_table.h"
+#include "client/dataset/formats/tar.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "client/loader/formats/files.h"
+#include "client/dataset/formats/files.h"
 
 struct archive {
 	uint8_t data[1 << 20];

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The loader over local directories and staged copies. timeout: 120 */
 #include "client/include/leat/leat_loader.h"
 
@@ -344,7 +345,7 @@ static void test_holding_everything_is_told(void **state)
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(leat_next(ld, &b[i]), 1);
 	assert_int_equal(leat_next(ld, &b[3]), -LE_BUSY);
-	assert_non_null(strstr(leat_last_error()->message, "held"));
+	assert_non_null(strstr(leat_last_error()->message, "holds"));
 	leat_batch_unref(b[0]);
 	assert_int_equal(leat_next(ld, &b[0]), 1);
 	/* Batches outlive the loader and the data set. */

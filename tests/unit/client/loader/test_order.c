@@ -1,5 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The order of samples: frozen vectors, permutations, statistics, shares. */
-#include "client/loader/order.h"
+#include "client/dataset/order.h"
 
 #include <inttypes.h>
 #include <math.h>

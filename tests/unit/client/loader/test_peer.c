@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parts of files from other nodes' copies, in simulated time: what is delivered is right whoever
  * lies, nobody is waited for for long, and who is no good is asked no more. */
-#include "client/loader/peer.h"
+#include "client/loader/source/peer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,13 +12,13 @@
 #include <cmocka.h>
 
 #include "client/include/leat/leat_loader.h"
-#include "client/stage/fetch.h"
-#include "client/stage/peers.h"
+#include "client/stage/fetch/fetch.h"
+#include "client/stage/fetch/peers.h"
 #include "common/base/checksum.h"
 #include "common/base/hmap.h"
 #include "common/base/log.h"
 #include "common/rt/loop.h"
-#include "common/rt/sim.h"
+#include "common/rt/sim/sim.h"
 
 #define BLOCK    16384u
 #define FILES    3u

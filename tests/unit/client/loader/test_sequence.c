@@ -1,5 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mixtures: frozen vectors, exactly once; and when a sample comes next. */
-#include "client/loader/sequence.h"
+#include "client/loader/source/sequence.h"
 
 #include <inttypes.h>
 #include <setjmp.h>

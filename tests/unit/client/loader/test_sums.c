@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Checksums of a format that are made while its bytes come in, in steps: records around the ends of
  * steps and of pieces, several in one run; a wrong byte anywhere is found and named, and no right

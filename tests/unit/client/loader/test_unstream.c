@@ -1,5 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Packed files as formats read them. valgrind: yes */
-#include "client/loader/formats/unstream.h"
+#include "client/dataset/formats/unstream.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "client/loader/formats/sniff.h"
+#include "client/dataset/formats/sniff.h"
 
 #define SIZE (3u << 20)
 
@@ -114,7 +115,7 @@ static void test_sizes_are_measured(void **state)
 	for (size_t cut = 1; cut < w->len; cut += w->len / 7) {
 		w->in.size = cut;
 		assert_int_equal(unstream_measure(PACKED_GZIP, &w->in, &size, &fault), -LE_CORRUPT);
-		assert_non_null(strstr(fault.what, "cut off"));
+		assert_non_null(strstr(fault.what, "truncated"));
 	}
 	w->in.size = w->len;
 	w->packed[w->len / 2] ^= 4;

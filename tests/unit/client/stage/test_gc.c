@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Making room, through the public calls: several directories, copies whose source is another by
  * now, parts of copies in other directories. timeout: 120 */
 #include "client/include/leat/leat_stage.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Rights of a copy, where its folders and files belong to others who do with them what they can:
  * what was narrowed at the source while a copy was incomplete, files and folders that were moved
@@ -5,6 +6,8 @@
  * be changed. needs: root. timeout: 120
  * waits: yes
  */
+#include "client/dataset/manifest_file.h"
+#include "client/dataset/vol_local.h"
 #include "client/include/leat/leat_stage.h"
 
 #include <errno.h>
@@ -25,12 +28,13 @@
 
 #include <cmocka.h>
 
-#include "client/stage/beneath.h"
-#include "client/stage/inode_index.h"
-#include "client/stage/staged.h"
-#include "client/stage/stamps.h"
-#include "client/stage/vol.h"
+#include "client/dataset/beneath.h"
+#include "client/dataset/vol.h"
+#include "client/stage/store/inode_index.h"
+#include "client/stage/store/staged.h"
+#include "client/stage/store/stamps.h"
 #include "common/base/status.h"
+#include "common/rt/env_real.h"
 #include "common/rt/fiber.h"
 #include "common/rt/loop.h"
 #include "tests/lib/folder.h"

@@ -1,5 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Damaged chunks of a copy: not believed while they are put right, right and believed afterwards,
  * and nobody else's files are touched. */
+#include "client/dataset/manifest_file.h"
+#include "client/stage/agent/agent_heal.h"
 #include "client/stage/heal.h"
 
 #include <fcntl.h>
@@ -16,10 +19,11 @@
 
 #include <cmocka.h>
 
+#include "client/dataset/io_context.h"
 #include "client/include/leat/leat_stage.h"
-#include "client/stage/agent.h"
-#include "client/stage/io.h"
-#include "client/stage/local_store.h"
+#include "client/stage/agent/agent.h"
+#include "client/stage/store/local_store.h"
+#include "client/stage/store/store_lock.h"
 #include "common/base/hmap.h"
 #include "tests/lib/folder.h"
 
@@ -393,7 +397,7 @@ struct telling {
 	int rc; /* of the last one */
 };
 
-static void tell_fiber(void *arg)
+static void notify_fiber(void *arg)
 {
 	struct telling *x = arg;
 	for (uint32_t i = 0; i < x->n; i++)
@@ -405,7 +409,7 @@ static int tell(struct telling *x, const char *peer, uint64_t first, uint32_t n)
 	x->peer = peer;
 	x->first = first;
 	x->n = n;
-	assert_int_equal(io_run(&x->w->io, tell_fiber, x), 0);
+	assert_int_equal(io_run(&x->w->io, notify_fiber, x), 0);
 	return x->rc;
 }
 

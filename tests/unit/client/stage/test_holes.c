@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Holes of files stay holes, in copies and in what is staged out; zeros that take space at the
  * source are the same data, and become holes. timeout: 60 */
 #include "client/include/leat/leat_stage.h"

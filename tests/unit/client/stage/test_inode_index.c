@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The index of inodes beside a staged copy: what a mount finds, and bytes that lie. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "client/stage/inode_index.h"
+#include "client/stage/store/inode_index.h"
 #include "common/rt/loop.h"
 
 #define SAID_BY 77

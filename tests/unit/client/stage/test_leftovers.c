@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What calls that did not end, owners and versions that were others have left. timeout: 60 */
 #include "client/include/leat/leat_stage.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Manifests from outside, read where the staging engine reads them: on a fiber's small stack. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,9 +9,11 @@
 
 #include <cmocka.h>
 
-#include "client/stage/manifest.h"
+#include "client/dataset/manifest.h"
+#include "client/dataset/manifest_file.h"
 #include "common/base/assert.h"
 #include "common/rt/env.h"
+#include "common/rt/env_real.h"
 #include "common/rt/fiber.h"
 
 static int decode(const char *line)

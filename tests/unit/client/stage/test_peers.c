@@ -1,5 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who owns a chunk: evenly spread, and unmoved by those who come and go. */
-#include "client/stage/peers.h"
+#include "client/stage/fetch/peers.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What others have put below a stage directory before it is used: links, folders and files of
  * theirs, pipes, second names. Each is refused with a sentence that names it, or taken away, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rights against a model: users in groups, asked one by one. */
 #include <endian.h>
 #include <linux/posix_acl.h>
@@ -11,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "client/stage/rights.h"
+#include "client/dataset/rights.h"
 #include "common/base/assert.h"
 
 #define USERS  5u /* 1 to 4, and 0 is root */
@@ -106,7 +107,7 @@ static bool allowed(const struct rights *r, uint32_t user, uint32_t groups, uint
 
 static void never_more_may_than_could(void **state)
 {
-	uint32_t n_kept = 0, n_could = 0;
+	uint32_t n_reserved = 0, n_could = 0;
 
 	(void)state;
 	printf("seed %u\n", seed);
@@ -132,15 +133,15 @@ static void never_more_may_than_could(void **state)
 					assert_true(could && pass);
 				if (allowed(&bare, user, groups, 4, true))
 					assert_true(could);
-				n_kept += may;
+				n_reserved += may;
 				n_could += could && pass;
 			}
 		}
 		acl_pool_fini(&p);
 	}
 	/* Most of those who could may still. */
-	printf("%u of %u kept\n", n_kept, n_could);
-	assert_true(n_kept * 10 > n_could * 8);
+	printf("%u of %u kept\n", n_reserved, n_could);
+	assert_true(n_reserved * 10 > n_could * 8);
 }
 
 static void who_surely_may_may(void **state)

@@ -1,5 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which node holds which file. */
-#include "client/stage/share.h"
+#include "client/stage/fetch/share.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a source grants now: wider rights are followed for the very things that the manifest tells
  * of, never for what somebody has put in their place. */
-#include "client/stage/source_rights.h"
+#include "client/dataset/manifest_make.h"
+#include "client/dataset/scan.h"
+#include "client/dataset/scan_list.h"
+#include "client/dataset/vol_local.h"
+#include "client/stage/in/source_rights.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -13,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "client/stage/grant.h"
+#include "client/stage/store/grant.h"
 #include "tests/lib/folder.h"
 #include "tests/unit/common/rt/rt_test.h"
 

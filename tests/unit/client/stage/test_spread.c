@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who hands a chunk on to whom: nobody gives it to more than a few, and nobody waits in a circle.
  */
-#include "client/stage/spread.h"
+#include "client/stage/fetch/spread.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

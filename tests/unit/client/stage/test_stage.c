@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Staging between local directories, through the public calls. timeout: 120
  * waits: yes */
 #include "client/include/leat/leat_stage.h"

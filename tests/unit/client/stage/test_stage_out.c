@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Staging out where a rename that is done tells of an error, or fails. timeout: 60 */
 #include "client/include/leat/leat_stage.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Archives staged as folders, through the public calls: what is in them, what they must not do, and
  * what is left when the process dies. timeout: 120 */
 #include "client/include/leat/leat_stage.h"

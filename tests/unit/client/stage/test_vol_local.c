@@ -1,5 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rights are given to what was found under a name, whatever others exchange it for meanwhile. */
-#include "client/stage/vol.h"
+#include "client/dataset/vol.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -14,7 +15,8 @@
 
 #include <cmocka.h>
 
-#include "client/stage/rights.h"
+#include "client/dataset/rights.h"
+#include "client/dataset/vol_local.h"
 #include "tests/lib/folder.h"
 #include "tests/unit/common/rt/rt_test.h"
 

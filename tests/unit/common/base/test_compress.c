@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Packing of blocks: what pays, what comes back, and what hostile bytes can do (nothing). */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -49,7 +50,7 @@ static void there_and_back(void **state)
 	fill_text(plain, BLOCK, 5);
 	n = compress_block(plain, BLOCK, packed);
 	assert_in_range(n, 1, BLOCK - COMPRESS_UNIT);
-	for (uint32_t i = n; i < compress_room(n); i++)
+	for (uint32_t i = n; i < compress_space(n); i++)
 		assert_int_equal(packed[i], 0);
 	for (uint32_t len = BLOCK; len > 0; len = len * 2 / 3) {
 		uint8_t *got = malloc(len), *exact = malloc(n);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* leat.conf: what is taken, what is refused, and where the mistake is said to be. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +20,13 @@
 	P(u32, wait_ms, "ms", 1, 1000, 5, "how long to wait")                                      \
 	P(u64, big, "", 0, UINT64_MAX, 7, "a big number")                                          \
 	P(size, cache, "B", 4096, 1ULL << 40, 64 << 20, "bytes of cache")                          \
-	P(str, dir, "", 0, 0, "/var", "where")
+	P(str, dir, "", 0, 0, "/var", "where")                                                     \
+	P(str, folder, "", 1, 20, "/tmp", "never empty")                                           \
+	P(word, how, "never | sometimes | always", 0, 0, "never", "how often")                     \
+	P(addr, page, "", 0, 0, "", "of a page")                                                   \
+	P(addrs, listen, "", 1, 0, "a:1", "where to listen")                                       \
+	P(addrs, tell, "", 0, 0, "", "what to tell")                                               \
+	P(cores, cores, "", 0, 0, "auto", "where to run")
 struct params {
 	PARAMS(CONFIG_MEMBER)
 };
@@ -104,6 +111,111 @@ static void says_what_is_wrong_where(void **state)
 	refused("[ossd]\nfast = yes\nnonsense\n", 3, "expected");
 }
 
+static void comments_and_quotes(void **state)
+{
+	(void)state;
+	assert_int_equal(load("\xef\xbb\xbf[ossd] # ours\r\n"
+			      "wait_ms = 9 # ms\r\n"
+			      "cache = \"8K\" ; bytes\n"
+			      "dir = \" /a # b; c \"# where\n"
+			      "folder='\"x\"'\n"
+			      "page =# none\n"
+			      "[cluster] ; all\n"
+			      "mds = m1:1, m2:2 # two\n"
+			      "name = a#b;c\n"),
+			 0);
+	assert_int_equal(got.wait_ms, 9);
+	assert_int_equal(got.cache, 8192);
+	assert_string_equal(got.dir, " /a # b; c ");
+	assert_string_equal(got.folder, "\"x\"");
+	assert_string_equal(got.page, "");
+	assert_string_equal(cluster.mds, "m1:1 m2:2");
+	assert_string_equal(cluster.name, "a#b;c");
+	refused("[ossd]\ndir = \"/a\n", 2, "not closed");
+	refused("[ossd]\ndir = '/a' b\n", 2, "behind the closing quote");
+	refused("[ossd] dir = x\n", 1, "behind the name of the section");
+}
+
+static void a_name_stands_once(void **state)
+{
+	(void)state;
+	refused("[ossd]\nwait_ms = 1\n\n[cluster]\n[ossd]\nwait_ms = 1\n", 6, "also in line 2");
+	refused("[cluster]\nname = a\nname = b\n", 3, "name is set twice");
+	/* Of other programs nobody knows what may stand twice. */
+	assert_int_equal(load("[mount]\nx = 1\nx = 2\n"), 0);
+}
+
+static void judges_texts(void **state)
+{
+	static const char *const good[] = {
+		"how = sometimes",
+		"page = 127.0.0.1:9450",
+		"page = :9450",
+		"page = [::1]:0",
+		"page =",
+		"listen = a:1,b:2\t[fe80::1%eth0]:3 ,tcp:tcp:4",
+		"listen = verbs:a_b.c-d:65535",
+		"listen = *:1 0.0.0.0:0 ::1:2",
+		"tell =",
+		"cores = all",
+		"cores = 0-3,8",
+		"wait_ms = 010",
+		"big = 0x10",
+	};
+	static const struct {
+		const char *line, *what;
+	} bad[] = {
+		{"how = often", "how: 'often' is not never, sometimes or always"},
+		{"how = never | sometimes", "is not never, sometimes or always"},
+		{"how =", "how: '' is not never"},
+		{"folder =", "folder: a value is wanted"},
+		{"folder = /123456789/123456789/", "longer than 20 bytes"},
+		{"page = 9450", "page: '9450' is not host:port"},
+		{"page = tcp:a:1", "is not host:port"},
+		{"page = a:1 b:2", "is not host:port"},
+		{"listen =", "an address is wanted"},
+		{"listen = a", "listen: 'a' is not host:port"},
+		{"listen = a:1 b", "listen: 'b' is not host:port"},
+		{"listen = a:", "is not host:port"},
+		{"listen = a:7x", "is not host:port"},
+		{"listen = a:70000", "'a:70000' has a port that is not within 0..65535"},
+		{"listen = \"a:1", "not closed"},
+		{"listen = a\"b:1", "is not host:port"},
+		{"listen = [::g]:1", "is not host:port"},
+		{"listen = a:1:2", "is not host:port"},
+		{"listen = http://a:1", "is not host:port"},
+		{"cores = some", "is not auto, all, or a list"},
+		{"cores = 3-1", "is not auto, all, or a list"},
+		{"wait_ms = 5s", "'5s' is not a number (of ms, without the unit)"},
+		{"dir = a\x01", "byte 0x01 is no text"},
+		{"d\xe4r = a", "unknown parameter 'd?r'"},
+	};
+	char text[256];
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+		snprintf(text, sizeof(text), "[ossd]\n%s\n", good[i]);
+		if (load(text) != 0)
+			fail_msg("'%s' refused: %s", good[i], err);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		snprintf(text, sizeof(text), "[ossd]\n%s\n", bad[i].line);
+		refused(text, 2, bad[i].what);
+	}
+	assert_int_equal(load("[ossd]\nlisten = a:1,b:2 ,\tc:3\nwait_ms = 010\n"), 0);
+	assert_string_equal(got.listen, "a:1 b:2 c:3");
+	assert_int_equal(got.wait_ms, 10);
+}
+
+static void addresses_go_with_the_transport(void **state)
+{
+	(void)state;
+	assert_int_equal(load("[cluster]\nmds = verbs:a:1 b:2\ntransport = tcp\n"), 0);
+	assert_int_equal(load("[cluster]\nmds = tcp:a:1\ntransport = auto\n"), 0);
+	refused("[cluster]\nmds = verbs:a:1\ntransport = tcp\n", 3, "none of the addresses");
+	refused("[cluster]\ntransport = verbs\n\nmds = tcp:a:1 tcp:b:2\n", 4, "none of the");
+	refused("[cluster]\ntransport = rdma\n", 2, "transport: 'rdma' is not auto, verbs or tcp");
+}
+
 static void missing_file(void **state)
 {
 	struct config_section s = {"ossd", table, ARRAY_SIZE(table), &got};
@@ -146,17 +258,22 @@ static void printed_forms_load(void **state)
 	config_defaults(&s, 1);
 	assert_int_equal(config_set(&s, "cache", "3M", err, sizeof(err)), 0);
 	assert_int_equal(config_set(&s, "cache", "no", err, sizeof(err)), -LE_CONFIG);
+	assert_int_equal(config_set(&s, "dir", " /a # b", err, sizeof(err)), 0);
+	assert_int_equal(config_set(&s, "folder", "\"x\" #", err, sizeof(err)), 0);
 	FILE *f = open_memstream(&text, &len);
 	config_print_values(&s, 1, f);
 	fclose(f);
 	assert_non_null(strstr(text, "cache = 3M\n"));
 	assert_int_equal(load(text), 0);
 	assert_int_equal(got.cache, 3 << 20);
+	assert_string_equal(got.dir, " /a # b");
+	assert_string_equal(got.folder, "\"x\" #");
 	free(text);
 	f = open_memstream(&text, &len);
 	config_print_sample(&s, 1, f);
 	fclose(f);
 	assert_non_null(strstr(text, "# how long to wait (ms, 1..1000)\n#wait_ms = 5\n"));
+	assert_non_null(strstr(text, "# how often (never | sometimes | always)\n#how = never\n"));
 	assert_int_equal(load(text), 0);
 	assert_int_equal(got.cache, 64 << 20);
 	free(text);
@@ -207,6 +324,10 @@ int main(void)
 		cmocka_unit_test(takes_good_files),
 		cmocka_unit_test(takes_long_values),
 		cmocka_unit_test(says_what_is_wrong_where),
+		cmocka_unit_test(comments_and_quotes),
+		cmocka_unit_test(a_name_stands_once),
+		cmocka_unit_test(judges_texts),
+		cmocka_unit_test(addresses_go_with_the_transport),
 		cmocka_unit_test(missing_file),
 		cmocka_unit_test(sizes),
 		cmocka_unit_test(printed_forms_load),

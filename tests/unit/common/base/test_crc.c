@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The CRCs of formats that others have defined: known values, and every length beside the
  * definition, bit by bit. */
 #include <setjmp.h>

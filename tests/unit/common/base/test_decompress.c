@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Streams that others have packed, in pieces of all sizes, damaged, cut off, and in a row. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,30 +28,30 @@ static void fill(void)
 	}
 }
 
-static size_t pack_gzip(uint8_t *to, size_t room, const void *from, size_t len)
+static size_t pack_gzip(uint8_t *to, size_t space, const void *from, size_t len)
 {
 	z_stream z = {.next_in = (Bytef *)(uintptr_t)from,
 		      .avail_in = (uInt)len,
 		      .next_out = to,
-		      .avail_out = (uInt)room};
+		      .avail_out = (uInt)space};
 	assert_int_equal(deflateInit2(&z, 6, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY), Z_OK);
 	assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
 	deflateEnd(&z);
-	return room - z.avail_out;
+	return space - z.avail_out;
 }
 
-static size_t pack(enum decompress_kind kind, uint8_t *to, size_t room, const void *from,
+static size_t pack(enum decompress_kind kind, uint8_t *to, size_t space, const void *from,
 		   size_t len)
 {
 	static const LZ4F_preferences_t with_sum = {
 		.frameInfo = {.contentChecksumFlag = LZ4F_contentChecksumEnabled}};
 	if (kind == DECOMPRESS_GZIP)
-		return pack_gzip(to, room, from, len);
+		return pack_gzip(to, space, from, len);
 	if (kind == DECOMPRESS_LZ4)
-		return LZ4F_compressFrame(to, room, from, len, &with_sum);
+		return LZ4F_compressFrame(to, space, from, len, &with_sum);
 	ZSTD_CCtx *c = ZSTD_createCCtx();
 	ZSTD_CCtx_setParameter(c, ZSTD_c_checksumFlag, 1);
-	size_t n = ZSTD_compress2(c, to, room, from, len);
+	size_t n = ZSTD_compress2(c, to, space, from, len);
 	ZSTD_freeCCtx(c);
 	return n;
 }
@@ -64,17 +65,17 @@ static int64_t unpack(enum decompress_kind kind, size_t len, size_t in, size_t o
 	int rc = decompress_create(kind, &d);
 	assert_int_equal(rc, 0);
 	for (;;) {
-		size_t take = len - at < in ? len - at : in, room = SIZE + 1 - n;
-		if (room > out)
-			room = out;
+		size_t take = len - at < in ? len - at : in, space = SIZE + 1 - n;
+		if (space > out)
+			space = out;
 		size_t offered = take;
-		rc = decompress_some(d, packed + at, &take, got + n, &room);
+		rc = decompress_some(d, packed + at, &take, got + n, &space);
 		if (rc < 0)
 			break;
-		assert_true(take <= offered && n + room <= SIZE + 1);
+		assert_true(take <= offered && n + space <= SIZE + 1);
 		at += take;
-		n += room;
-		if (!take && !room)
+		n += space;
+		if (!take && !space)
 			break;
 	}
 	int64_t ret = rc < 0 ? rc : at == len && decompress_is_whole(d) ? (int64_t)n : -1;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hash map, list and checksum. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,13 +39,13 @@ static void insert_find_remove(void **state)
 	hmap_init(&m, 0);
 	for (uint64_t i = 0; i < N; i++) {
 		t[i].key = i;
-		hmap_insert(&m, &t[i].node, hash_u64(i));
+		hmap_insert_id(&m, &t[i].node, i);
 	}
 	assert_int_equal(m.n, N);
 	assert_true(m.mask + 1 >= N);
 	for (uint64_t i = 0; i < N; i++)
-		assert_ptr_equal(find(&m, hash_u64(i), i), &t[i]);
-	assert_null(find(&m, hash_u64(N), N));
+		assert_ptr_equal(hmap_find_id(&m, i), &t[i].node);
+	assert_null(hmap_find_id(&m, N));
 	for (uint64_t i = 0; i < N; i += 2)
 		hmap_remove(&m, &t[i].node);
 	uint64_t n = 0;

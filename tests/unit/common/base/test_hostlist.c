@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of nodes as schedulers and launchers write them. */
 #include <setjmp.h>
 #include <stdarg.h>

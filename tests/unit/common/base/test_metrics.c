@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The metrics page, as Prometheus reads it. */
 #include <arpa/inet.h>
 #include <setjmp.h>
@@ -14,6 +15,7 @@
 
 #include "common/base/assert.h"
 #include "common/base/metrics.h"
+#include "common/base/metrics_http.h"
 
 #define METRICS(M)                                                                                 \
 	M(COUNTER, reads, "leat_test_reads_total", "reads served")                                 \

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names as JSON has them: any bytes, lossless. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,10 +46,20 @@ static void any_bytes_come_back_from_json(void **state)
 	}
 }
 
+static void printable(void **state)
+{
+	char text[] = "a\x1b[31m \xe4 caf\xc3\xa9\n\xc2\x9b\x7f";
+
+	(void)state;
+	text_make_printable(text);
+	assert_string_equal(text, "a?[31m ? caf\xc3\xa9????");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(any_bytes_come_back_from_json),
+		cmocka_unit_test(printable),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Networks and addresses: what text is one, and what lies in which. */
 #include <setjmp.h>
 #include <stdarg.h>

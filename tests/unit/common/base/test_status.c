@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of statuses: one name, one number. */
 #include <errno.h>
 #include <setjmp.h>

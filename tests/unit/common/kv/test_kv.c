@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One set of tests for both engines: RocksDB on a real loop, and the simulated one. The bodies run
  * in a fiber, where cmocka cannot unwind: they use ASSERT.
@@ -16,9 +17,13 @@
 #include "common/base/assert.h"
 #include "common/base/hmap.h"
 #include "common/kv/kv.h"
+#include "common/kv/kv_rocksdb.h"
+#include "common/kv/kv_sim.h"
+#include "common/rt/env_real.h"
+#include "common/rt/fiber_impl.h"
 #include "common/rt/loop.h"
 #include "common/rt/loop_impl.h"
-#include "common/rt/sim.h"
+#include "common/rt/sim/sim.h"
 
 struct run {
 	struct env *env;
@@ -672,6 +677,44 @@ static void tables_not_open(void **state)
 	remove_tree(dir);
 }
 
+static uint64_t memory(struct kv *kv)
+{
+	struct kv_stats stats;
+	kv_stats(kv, &stats);
+	return stats.mem_bytes;
+}
+
+/* Write buffers are emptied when nothing is written any more; all is still there. */
+static void flush_at_rest(struct env *env, const char *dir)
+{
+	struct kv_options o = {.create = true, .rest_us = 50000};
+	struct kv *kv = NULL;
+	char value[4097], key[16];
+	ASSERT(kv_open(env, path_in(dir, "rest"), &o, &kv) == 0);
+	memset(value, 'v', sizeof(value) - 1);
+	value[sizeof(value) - 1] = '\0';
+	for (int i = 0; i < 2000; i++) {
+		snprintf(key, sizeof(key), "k%d", i);
+		put(kv, key, value, false);
+	}
+	ASSERT(memory(kv) > 7 << 20);
+	while (memory(kv) > 2 << 20)
+		ASSERT(fiber_sleep_us(10000) == 0);
+	ASSERT(holds(kv, "k0", value) && holds(kv, "k1999", value));
+	put(kv, "after", "rest", true);
+	ASSERT(holds(kv, "after", "rest"));
+	kv_close(kv);
+}
+
+static void rest_empties_buffers(void **state)
+{
+	char dir[] = "/tmp/leat-kv-XXXXXX";
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	run_real_in(flush_at_rest, dir);
+	remove_tree(dir);
+}
+
 #define TESTS_OF(name) cmocka_unit_test(rocksdb_##name), cmocka_unit_test(sim_##name)
 int main(void)
 {
@@ -689,6 +732,7 @@ int main(void)
 		cmocka_unit_test(log_damaged_inside),
 		cmocka_unit_test(log_head_damaged_inside),
 		cmocka_unit_test(tables_not_open),
+		cmocka_unit_test(rest_empties_buffers),
 		cmocka_unit_test(sim_crash_keeps_synced),
 		cmocka_unit_test(sim_failure_is_final),
 	};

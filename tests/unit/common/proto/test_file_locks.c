@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranges of locks against a model that keeps every byte. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The frame's bytes are frozen; every damage is found. */
 #include "common/proto/frame.h"
 

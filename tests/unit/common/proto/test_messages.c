@@ -1,5 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every message: round trip, every truncation, random bytes; some frozen bytes. */
-#include "common/proto/message.h"
+#include "common/proto/messages.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -63,7 +64,8 @@ static void test_golden_bytes(void **state)
 		 .name = bytes_str("abc")),
 	       "1800" "e8030000" "64000000" "01000000" "04000000" "0a000000" "12000000"
 	       "0100000000000000" "03000000" "616263");
-	GOLDEN(mds_ping_req, V(.map_epoch = 0x01020304), "04030201");
+	GOLDEN(mds_ping_req, V(.map_epoch = 0x01020304, .ahead_us = -2, .bound_us = 7),
+	       "04030201" "feffffffffffffff" "07000000");
 	GOLDEN(mds_removexattr_rep, V(), "");
 	GOLDEN(mds_export_set_rep, V(.n = 3, .target = 2, .unheard = bytes_of("\x05\0\0\0", 4)),
 	       "03000000" "02000000" "04000000" "05000000");
@@ -71,7 +73,7 @@ static void test_golden_bytes(void **state)
 	       "0a000000" "31302e312e322e333a37");
 	GOLDEN(mds_peer_rights_rep, V(.less = PEER_READS_LESS | PEER_WRITES_LESS), "03000000");
 	GOLDEN(mds_append_req,
-	       V(.ino = { 2 }, .len = 3, .size = 4, .had_end = 5, .had_cuts = 6,
+	       V(.ino = { 2 }, .len = 3, .size = 4, .had_end = 5, .had_truncations = 6,
 		 .had_there = 7, .had_lost = 1),
 	       "0200000000000000" "0300000000000000" "0400000000000000" "0500000000000000"
 	       "06000000" "07" "01");

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranges: what is added joins what it touches, what is removed splits, there are never too many. */
 #include "common/proto/ranges.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cursors: round trips, the append-only rule, truncated and hostile bytes. */
 #include "common/proto/wire.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tests themselves; suite.h says what they run on. */
 #include "tests/unit/common/rpc/suite.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What rpc promises, whatever carries it: the tests of suite*.c run over each transport. A bed
  * has a server's place and a client's place; a test is a fiber in the client's. All on one thread,

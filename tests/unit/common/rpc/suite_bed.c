@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Handlers, a server, and the calls that the tests are made of. */
 #include "tests/unit/common/rpc/suite.h"
 
@@ -110,10 +111,10 @@ bool suite_is_pattern(const struct slot_vec *v, uint32_t n, uint32_t len, uint32
 
 	for (uint32_t i = 0; i < n && at < len; i++) {
 		const uint8_t *from = v[i].slot->data + v[i].off;
-		uint32_t room = v[i].len < len - at ? v[i].len : (uint32_t)(len - at);
+		uint32_t space = v[i].len < len - at ? v[i].len : (uint32_t)(len - at);
 
-		for (uint32_t k = 0, part; k < room; k += part, at += part) {
-			part = pattern_part(seed, at, room - k, &word);
+		for (uint32_t k = 0, part; k < space; k += part, at += part) {
+			part = pattern_part(seed, at, space - k, &word);
 			if (part == 8 ? memcmp(from + k, &word, 8) : memcmp(from + k, &word, part))
 				return false;
 		}

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bulk data of every size up to the largest, at odd offsets over many slots, both ways. */
 #include <sys/mman.h>
 
@@ -117,11 +118,11 @@ static void test_bulk_edges(struct bed *b)
 
 static int read_to(struct rpc_client *c, uint8_t *to, uint32_t len, uint32_t seed)
 {
-	struct slot lent = {.data = to, .size = len, .refs = 1};
-	struct slot_vec v = {&lent, 0, len};
+	struct slot user_memory = {.data = to, .size = len, .refs = 1};
+	struct slot_vec v = {&user_memory, 0, len};
 
 	int rc = suite_read(c, len, seed, &v, 1, BULK_MS);
-	assert_int_equal(lent.refs, 1);
+	assert_int_equal(user_memory.refs, 1);
 	return rc;
 }
 
@@ -143,7 +144,7 @@ static void read_lent(struct rpc_client *c, uint8_t *base)
 static void test_bulk_lent(struct bed *b)
 {
 	struct transport *t = b->transport;
-	struct lent_memory *lent, *again;
+	struct user_memory *user_memory, *again;
 	uint8_t *base = mmap(NULL, LENT_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 			     -1, 0);
 
@@ -153,7 +154,7 @@ static void test_bulk_lent(struct bed *b)
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	bool anywhere = transport_lands(t, base, LENT_SIZE);
 	assert_int_equal(read_to(c, base, 5000, 1), anywhere ? 0 : -LE_NOTSUP);
-	assert_int_equal(transport_lend(t, base, LENT_SIZE, &lent), 0);
+	assert_int_equal(transport_register(t, base, LENT_SIZE, &user_memory), 0);
 	assert_true(transport_lands(t, base + 1, LENT_SIZE - 1));
 	assert_true(anywhere || !transport_lands(t, base + 1, LENT_SIZE));
 	read_lent(c, base);
@@ -164,12 +165,12 @@ static void test_bulk_lent(struct bed *b)
 	assert_true(anywhere || !transport_lands(t, s->data + 7, b->slot_size));
 	assert_int_equal(read_to(c, s->data + 7, 70000, 3), 0);
 	slot_unref(s);
-	transport_take_back(t, lent);
+	transport_unregister(t, user_memory);
 	assert_true(anywhere == transport_lands(t, base, LENT_SIZE));
 	assert_int_equal(read_to(c, base, 5000, 1), anywhere ? 0 : -LE_NOTSUP);
-	assert_int_equal(transport_lend(t, base, LENT_SIZE / 2, &again), 0);
+	assert_int_equal(transport_register(t, base, LENT_SIZE / 2, &again), 0);
 	assert_int_equal(read_to(c, base, 5000, 4), 0);
-	transport_take_back(t, again);
+	transport_unregister(t, again);
 	rpc_client_destroy(c);
 	suite_server_stop(b, 0);
 	munmap(base, LENT_SIZE);

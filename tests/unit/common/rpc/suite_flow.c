@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Credits in both directions, callbacks beside calls, and clients that do not read. */
 #include "tests/unit/common/rpc/suite.h"
 
@@ -184,7 +185,7 @@ int suite_deaf_ask(struct link *k, uint64_t id, uint16_t op, const struct wire_w
 static void test_deaf_bulk(struct bed *b)
 {
 	struct oss_read_req q = {.len = 1u << 20};
-	struct slot_vec vec[8], room[8];
+	struct slot_vec vec[8], space[8];
 	struct auth_peer peer;
 	struct rpc_server_options o = suite_server_options(b);
 	uint8_t body[300];
@@ -195,19 +196,19 @@ static void test_deaf_bulk(struct bed *b)
 	struct rpc_client *c = suite_client(b);
 	struct link *k = suite_deaf_client(b, &peer);
 	uint32_t n = suite_slots(b->client_pool, 1u << 20, vec);
-	uint32_t n_room = suite_slots(b->client_pool, 1u << 20, room);
+	uint32_t n_room = suite_slots(b->client_pool, 1u << 20, space);
 	wire_w_init(&w, body, sizeof(body));
 	wire_put_oss_read_req(&w, &q);
 	int rc = 0;
 	for (uint64_t i = 1; i <= 60 && rc == 0; i++)
-		rc = suite_deaf_ask(k, i, OP_oss_read, &w, room, n_room);
+		rc = suite_deaf_ask(k, i, OP_oss_read, &w, space, n_room);
 	for (uint32_t i = 0; i < 10; i++)
 		assert_int_equal(suite_read(c, 1u << 20, i, vec, n, 5 * SHORT_MS), 0);
 	k->ops->shutdown(k);
 	k->ops->close(k);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	suite_slots_put(vec, n);
-	suite_slots_put(room, n_room);
+	suite_slots_put(space, n_room);
 	rpc_client_destroy(c);
 	suite_server_stop(b, 1000);
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Processes that are killed at every stage. The other end of the connection is this program,
  * started again: it ends itself by SIGKILL before or after its n-th operation on the transport, for

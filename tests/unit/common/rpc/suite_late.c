@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Calls that are given up: from the moment when rpc_call has returned, its buffers are the caller's
  * again, and nothing that comes later may touch them or be taken from them. Each test gives a call

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Requests of random kinds and sizes from several clients at once. */
 #include "tests/unit/common/rpc/suite.h"
 

@@ -1,6 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A bed on a real loop: server and client in one thread, over any transport. */
 #include <string.h>
 
+#include "common/rt/env_real.h"
 #include "tests/unit/common/rpc/suite.h"
 
 struct run {

@@ -1,12 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Addresses with and without a scheme: parsing, ports, wildcards, lists. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "common/base/config.h"
+#include "common/base/config_check.h"
 #include "common/rpc/addr.h"
+#include "common/rt/net.h"
 
 static void splits(const char *addr, enum addr_scheme scheme, const char *rest)
 {
@@ -82,6 +88,45 @@ static void test_lists(void **state)
 	assert_string_equal(list, "tcp:a:1 tcp:a:12");
 }
 
+/* What leat.conf may hold can be used here, and what can be used it may hold. */
+static void test_same_as_in_the_configuration(void **state)
+{
+	static const char *const parts[] = {
+		"tcp:",  "verbs:", "a",      "mds1.b-c", "127.0.0.1", "[::1]", "::1", "[",
+		"]",     ":",      ":7440",  ":0",       ":65435",    ":65536", "*",  "-",
+		":99999", ".",     "%lo",    "\"",       "0x7f.1",    "/",      ":7x",
+	};
+	const struct config_param p = {.name = "mds", .type = CONFIG_addrs, .min = 1};
+	char err[256];
+	int n_good = 0;
+
+	(void)state;
+	srand(7);
+	for (int i = 0; i < 20000; i++) {
+		char text[CONFIG_STR_MAX], value[CONFIG_STR_MAX], made[ADDR_TEXT_SIZE];
+		int len = 0;
+		const char *rest;
+		struct net_addr a;
+
+		for (int k = rand() % 4; k >= 0; k--)
+			len += snprintf(text + len, sizeof(text) - (size_t)len, "%s",
+					parts[(size_t)rand() % (sizeof(parts) / sizeof(parts[0]))]);
+		if (i % 2 == 0)
+			snprintf(text + len, sizeof(text) - (size_t)len, ":7440");
+		memcpy(value, text, sizeof(value));
+		bool good = config_check_text(&p, value, err, sizeof(err)) == 0;
+		enum addr_scheme scheme = addr_split(text, &rest);
+		bool usable = addr_make(scheme, rest, 0, made) == 0;
+
+		n_good += good;
+		if (good && !usable)
+			fail_msg("'%s' is taken and cannot be used", text);
+		if (!good && usable && net_addr_numeric(rest, &a) == 0)
+			fail_msg("'%s' could be used: %s", text, err);
+	}
+	assert_true(n_good > 500);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -89,6 +134,7 @@ int main(void)
 		cmocka_unit_test(test_ports),
 		cmocka_unit_test(test_wildcards),
 		cmocka_unit_test(test_lists),
+		cmocka_unit_test(test_same_as_in_the_configuration),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

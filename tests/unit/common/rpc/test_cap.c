@@ -1,4 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Capabilities and the key file. */
+#include "common/rpc/auth.h"
 #include "common/rpc/cap.h"
 
 #include <setjmp.h>
@@ -37,7 +39,10 @@ static void test_capabilities(void **state)
 	assert_int_equal(cap_check(&k, &c, (struct ino){ 5 }, 3, 17, CAP_READ, 900), -LE_BAD_CAP);
 	assert_int_equal(cap_check(&k, &c, (struct ino){ 5 }, 2, 18, CAP_READ, 900), -LE_BAD_CAP);
 	assert_int_equal(cap_check(&k, &c, (struct ino){ 5 }, 2, 17, CAP_READ, 1000), 0);
-	assert_int_equal(cap_check(&k, &c, (struct ino){ 5 }, 2, 17, CAP_READ, 1001), -LE_BAD_CAP);
+	assert_int_equal(cap_check(&k, &c, (struct ino){ 5 }, 2, 17, CAP_READ, 1001),
+			 -LE_CAP_EXPIRED);
+	/* Whoever has no right hears nothing of the time. */
+	assert_int_equal(cap_check(&k2, &c, (struct ino){ 5 }, 2, 17, CAP_READ, 1001), -LE_BAD_CAP);
 	assert_int_equal(cap_check(&k, &c, (struct ino){ 5 }, 2, 17, CAP_WRITE, 900), 0);
 	assert_int_equal(cap_check(&k, &c, (struct ino){ 5 }, 2, 17, 4, 900), -LE_BAD_CAP);
 
@@ -74,6 +79,7 @@ static void test_key_file(void **state)
 {
 	static const char text[] =
 		"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1eFF\n";
+	struct rpc_key_problem problem;
 	struct rpc_key key;
 	(void)state;
 
@@ -88,6 +94,10 @@ static void test_key_file(void **state)
 			      0600, &key),
 			 -LE_CONFIG);
 	assert_int_equal(rpc_key_load("/nonexistent/key", &key), -LE_NOENT);
+	assert_int_equal(rpc_key_check("/nonexistent/key", &key, &problem), -LE_NOENT);
+	assert_string_equal(problem.text,
+			    "cluster key /nonexistent/key: no such file or directory");
+	assert_non_null(strstr(problem.hint, "key_file"));
 }
 
 int main(void)

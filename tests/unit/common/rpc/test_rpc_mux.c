@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Choice of the transport, moves and rails, with a second tcp in the place of verbs: the seam is
  * the same, and it can be cut and mended here.
@@ -6,7 +7,8 @@
 #include <string.h>
 
 #include "common/rpc/addr.h"
-#include "common/rpc/transport_mux.h"
+#include "common/rpc/transport/transport_mux.h"
+#include "common/rpc/transport/transport_tcp.h"
 #include "tests/unit/common/rpc/suite.h"
 
 /* ---- tcp that calls itself verbs ---- */

@@ -1,12 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The suite over the simulated network, then with faults, and that a seed gives the same run again.
  * tsan: no
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "common/base/log.h"
 #include "common/rpc/client_impl.h"
-#include "common/rt/sim.h"
+#include "common/rpc/transport/transport_sim.h"
+#include "common/rt/sim/sim.h"
 #include "tests/unit/common/rpc/suite.h"
 
 /* What a crashed process held stays allocated: see sim.h. */
@@ -235,7 +240,7 @@ static void silence(struct bed *b)
 	suite_server_start(b, NULL);
 	struct rpc_client *c = suite_client(b);
 	assert_int_equal(suite_ping(c, 1, 1000), 0);
-	struct link *k = c->lanes[0].conn->conn.k;
+	struct link *k = c->paths[0].conn->conn.k;
 	const struct transport_ops *before = k->ops;
 	ops = *before;
 	ops.probe = count_probe;
@@ -273,7 +278,7 @@ static void lost_answers(struct bed *b)
 	suite_server_start(b, NULL);
 	struct rpc_client *c = suite_client(b);
 	assert_int_equal(suite_ping(c, 1, 1000), 0);
-	const struct conn *conn = &c->lanes[0].conn->conn;
+	const struct conn *conn = &c->paths[0].conn->conn;
 	transport_sim_set_options(b->transport, &bad);
 	while (conn->n_free > 0)
 		(void)suite_ping(c, 1, 50);
@@ -281,7 +286,7 @@ static void lost_answers(struct bed *b)
 	assert_int_equal(suite_ping(c, 1, 50), -LE_TIMEDOUT);
 	(void)fiber_sleep_us(31000000);
 	assert_int_equal(suite_ping(c, 1, 50), 0);
-	assert_ptr_equal(conn, &c->lanes[0].conn->conn);
+	assert_ptr_equal(conn, &c->paths[0].conn->conn);
 	assert_int_equal(suite_seen.opened, 1);
 	rpc_client_destroy(c);
 	suite_server_stop(b, 100);
@@ -291,6 +296,81 @@ static void test_lost_answers_are_forgotten(void **state)
 {
 	(void)state;
 	run_seed(1, lost_answers);
+}
+
+/* Lines of the log with that text, of those that have come since the last call. */
+static int log_pipe[2];
+static char log_text[8192];
+
+static void log_take(void)
+{
+	ssize_t n = read(log_pipe[0], log_text, sizeof(log_text) - 1);
+
+	log_text[n > 0 ? n : 0] = '\0';
+}
+
+static int log_count(const char *text)
+{
+	int n = 0;
+
+	for (const char *at = log_text; (at = strstr(at, text)) != NULL; at++)
+		n++;
+	return n;
+}
+
+/* The log says at once that the server is away, every 30 s that it still is, and once that it is
+ * back; one that is away for an instant is not worth a line. */
+static void server_away(struct bed *b)
+{
+	suite_server_start(b, NULL);
+	suite_server_stop(b, 100);
+	struct rpc_client *c = suite_client(b);
+	rpc_client_report_unreachable(c, "the server of this test");
+	assert_int_equal(rpc_client_unreachable(c), 0);
+	(void)fiber_sleep_us(1500000);
+	log_take();
+	assert_int_equal(rpc_client_unreachable(c), -LE_CONNREFUSED);
+	assert_int_equal(log_count(" W "), 1);
+	assert_int_equal(log_count("the server of this test at "), 1);
+	assert_int_equal(log_count(" cannot be reached: connection refused\n"), 1);
+	(void)fiber_sleep_us(64000000);
+	log_take();
+	assert_int_equal(log_count(" W "), 2);
+	assert_int_equal(log_count(" cannot be reached, for 30 s now: connection refused\n"), 1);
+	suite_server_start(b, NULL);
+	assert_int_equal(suite_ping(c, 1, 1000), 0);
+	(void)fiber_sleep_us(1500000);
+	log_take();
+	assert_int_equal(rpc_client_unreachable(c), 0);
+	assert_int_equal(log_count("the server of this test at "), 1);
+	assert_int_equal(log_count(" is reached again, after 6"), 1);
+	for (int i = 0; i < 3; i++) {
+		suite_server_stop(b, 100);
+		(void)fiber_sleep_us(900000);
+		suite_server_start(b, NULL);
+		assert_int_equal(suite_ping(c, 1, 1000), 0);
+		(void)fiber_sleep_us(5000000);
+	}
+	log_take();
+	assert_int_equal(log_count("the server of this test"), 0);
+	rpc_client_destroy(c);
+	suite_server_stop(b, 100);
+}
+
+static void test_server_away(void **state)
+{
+	int stderr_fd = dup(2);
+
+	(void)state;
+	assert_int_equal(pipe2(log_pipe, O_CLOEXEC | O_NONBLOCK), 0);
+	assert_true(stderr_fd >= 0 && dup2(log_pipe[1], 2) == 2);
+	log_init("test", LOG_INFO);
+	run_seed(1, server_away);
+	log_set_level(LOG_ERROR);
+	dup2(stderr_fd, 2);
+	close(stderr_fd);
+	close(log_pipe[0]);
+	close(log_pipe[1]);
 }
 
 static const struct transport_ops *plain_ops;
@@ -322,7 +402,7 @@ static void late_data_of_forgotten(struct bed *b)
 	struct rpc_client *c = suite_client_of(&o);
 	uint32_t n = suite_slots(b->client_pool, 100000, vec);
 	assert_int_equal(suite_ping(c, 1, 1000), 0);
-	reading = &c->lanes[0].conn->conn;
+	reading = &c->paths[0].conn->conn;
 	suite_gate_shut();
 	assert_int_equal(suite_read(c, 100000, 3 | SUITE_GATE, vec, n, 50), -LE_TIMEDOUT);
 	(void)fiber_sleep_us(31000000);
@@ -412,9 +492,9 @@ static void asked_while_leaving(struct bed *b)
 	o.callback = never_called;
 	struct rpc_client *c = suite_client_of(&o);
 	suite_spawn(a, 1, ping, &done, &(struct suite_caller){ .c = c, .deadline_ms = 9000 });
-	while (c->lanes[0].conn == NULL || c->lanes[0].conn->conn.n_calls == 0)
+	while (c->paths[0].conn == NULL || c->paths[0].conn->conn.n_calls == 0)
 		(void)fiber_sleep_us(100);
-	struct link *k = c->lanes[0].conn->conn.k;
+	struct link *k = c->paths[0].conn->conn.k;
 	plain_ops = k->ops;
 	ops = *plain_ops;
 	ops.send = send_goodbye_slowly;
@@ -439,6 +519,7 @@ int main(void)
 		cmocka_unit_test(test_same_seed_same_run),
 		cmocka_unit_test(test_silence_is_probed),
 		cmocka_unit_test(test_lost_answers_are_forgotten),
+		cmocka_unit_test(test_server_away),
 		cmocka_unit_test(test_late_data_of_a_forgotten_call),
 		cmocka_unit_test(test_asked_while_leaving),
 	};

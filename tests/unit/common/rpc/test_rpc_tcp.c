@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The suite over TCP on the loopback device, and what only TCP has. */
 #include <dlfcn.h>
 #include <netdb.h>
@@ -9,7 +10,8 @@
 #include <time.h>
 
 #include "common/rpc/auth.h"
-#include "common/rpc/transport.h"
+#include "common/rpc/transport/transport.h"
+#include "common/rpc/transport/transport_tcp.h"
 #include "common/rt/net.h"
 #include "tests/unit/common/rpc/suite.h"
 
@@ -95,7 +97,7 @@ static void steady_reader(struct bed *b)
 {
 	const uint32_t n_asked = 40;
 	struct oss_read_req q = {.len = 1u << 20};
-	struct slot_vec room[8];
+	struct slot_vec space[8];
 	struct auth_peer peer;
 	struct link_rx rx;
 	struct rpc_server_options o = suite_server_options(b);
@@ -105,21 +107,21 @@ static void steady_reader(struct bed *b)
 	o.data_stall_ms = VAIN_MS;
 	suite_server_start(b, &o);
 	struct link *k = suite_deaf_client(b, &peer);
-	uint32_t n_room = suite_slots(b->client_pool, 1u << 20, room);
+	uint32_t n_room = suite_slots(b->client_pool, 1u << 20, space);
 	wire_w_init(&w, body, sizeof(body));
 	wire_put_oss_read_req(&w, &q);
 	for (uint64_t i = 1; i <= n_asked; i++)
-		assert_int_equal(suite_deaf_ask(k, i, OP_oss_read, &w, room, n_room), 0);
+		assert_int_equal(suite_deaf_ask(k, i, OP_oss_read, &w, space, n_room), 0);
 	for (uint32_t i = 0; i < n_asked; i++) {
 		assert_int_equal(fiber_sleep_us(o.data_stall_ms * 3000ull / n_asked), 0);
 		assert_int_equal(k->ops->recv(k, &rx), 0);
 		assert_int_equal(rx.hdr.status, 0);
 		assert_int_equal(rx.hdr.bulk_len, 1u << 20);
-		assert_int_equal(k->ops->recv_bulk(k, &rx, room, n_room), 0);
+		assert_int_equal(k->ops->recv_bulk(k, &rx, space, n_room), 0);
 	}
 	k->ops->shutdown(k);
 	k->ops->close(k);
-	suite_slots_put(room, n_room);
+	suite_slots_put(space, n_room);
 	suite_server_stop(b, 1000);
 }
 
@@ -172,7 +174,7 @@ static void others_have_turns(struct bed *b)
 {
 	const struct frame_hdr h = {.type = FRAME_HELLO, .body_len = 1000};
 	const struct transport_ops *ops = b->transport->ops;
-	const int room = 200 << 10;
+	const int space = 200 << 10;
 	uint8_t frame[FRAME_HEADER_SIZE + 1000] = {0};
 	char addr[ADDR_TEXT_SIZE];
 	bool had_turn = false;
@@ -185,7 +187,7 @@ static void others_have_turns(struct bed *b)
 	assert_int_equal(net_addr_parse(addr, &at), 0);
 	assert_int_equal(net_connect(&at, loop_deadline_ms(SHORT_MS), &fd), 0);
 	assert_int_equal(ops->accept(ls, &k), 0);
-	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)), 0);
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &space, sizeof(space)), 0);
 	frame_encode(&h, NULL, frame + FRAME_HEADER_SIZE, frame);
 	for (uint32_t i = 0; i < 100; i++)
 		assert_int_equal(send(fd, frame, sizeof(frame), MSG_DONTWAIT), sizeof(frame));

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The suite over RDMA, on the first address of this machine that an RDMA device reaches.
  * network: host */
 #include <arpa/inet.h>
@@ -6,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/rpc/verbs/transport_verbs.h"
+#include "common/rpc/verbs/verbs_probe.h"
+#include "common/rt/env_real.h"
 #include "common/rt/net.h"
 #include "tests/unit/common/rpc/suite.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A loop of its own for each test: rt_run(fn, arg) runs fn as a fiber and returns when all fibers
  * have ended. */
 #ifndef LEAT_TESTS_RT_TEST_H
@@ -10,6 +11,7 @@
 #include <cmocka.h>
 
 #include "common/rt/env.h"
+#include "common/rt/env_real.h"
 #include "common/rt/fiber.h"
 #include "common/rt/loop.h"
 

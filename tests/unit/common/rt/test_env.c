@@ -1,4 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The real env: files, names, whole files, workers, more operations than the ring holds. */
+#include "common/rt/env_real.h"
 #include "tests/unit/common/rt/rt_test.h"
 
 #include <fcntl.h>
@@ -133,9 +135,17 @@ static int count_entry(void *arg, const struct env_dirent *e)
 static void names_main(void *arg)
 {
 	struct env *env = loop_env(loop_self());
+	char parent[4096] = "none";
 	int n = 0;
 
 	(void)arg;
+	assert_int_equal(env_find_parent(env, in_dir("x/y//"), parent, sizeof(parent)), -LE_NOENT);
+	assert_string_equal(parent, in_dir("x"));
+	assert_int_equal(env_find_parent(env, in_dir("x"), parent, sizeof(parent)), 0);
+	assert_int_equal(env_find_parent(env, "x", parent, sizeof(parent)), 0);
+	assert_int_equal(env_find_parent(env, "/", parent, sizeof(parent)), 0);
+	assert_int_equal(env_find_parent(env, "/dev/null/x", parent, sizeof(parent)), -LE_NOTDIR);
+	assert_string_equal(parent, "/dev/null");
 	assert_int_equal(env_mkdirs(env, in_dir("x/y/z"), 0755), 0);
 	assert_int_equal(env_mkdirs(env, in_dir("x/y/z"), 0755), 0);
 	assert_int_equal(env_mkdir(env, in_dir("x"), 0755), -LE_EXIST);

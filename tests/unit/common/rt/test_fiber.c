@@ -1,4 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fibers: order, park and wake, interruption, waitq, fmutex, parallel, reuse of stacks. */
+#include "common/rt/env_real.h"
 #include "tests/unit/common/rt/rt_test.h"
 
 #include <signal.h>
@@ -156,6 +158,41 @@ static void test_interrupt(void **state)
 
 	(void)state;
 	rt_run(interrupt_other_main, &t);
+}
+
+static void stopper(void *arg)
+{
+	int *stop = arg;
+
+	assert_int_equal(fiber_sleep_us(1000), 0);
+	*stop = 1;
+}
+
+static void unless_main(void *arg)
+{
+	struct trace *t = arg;
+	uint64_t begin = loop_now_us();
+	int stop = 0;
+
+	assert_int_equal(fiber_sleep_unless(0, NULL), 0);
+	assert_int_equal(fiber_sleep_unless(2000, &stop), 0);
+	assert_true(loop_now_us() - begin >= 2000);
+	begin = loop_now_us();
+	spawn("stopper", stopper, &stop);
+	assert_int_equal(fiber_sleep_unless(60 * 1000000, &stop), 0);
+	assert_true(loop_now_us() - begin < 10 * 1000000);
+	assert_int_equal(fiber_sleep_unless(60 * 1000000, &stop), 0);
+	fiber_interrupt(fiber_self());
+	t->status = fiber_sleep_unless(60 * 1000000, NULL);
+}
+
+static void test_a_sleep_ends_with_a_flag(void **state)
+{
+	struct trace t = { .text = "" };
+
+	(void)state;
+	rt_run(unless_main, &t);
+	assert_int_equal(t.status, -LE_INTR);
 }
 
 static void test_fibers_that_outlive_the_drain_are_left(void **state)
@@ -533,6 +570,7 @@ int main(void)
 		cmocka_unit_test(test_order_is_first_in_first_out),
 		cmocka_unit_test(test_park_and_wake),
 		cmocka_unit_test(test_interrupt),
+		cmocka_unit_test(test_a_sleep_ends_with_a_flag),
 		cmocka_unit_test(test_fibers_that_outlive_the_drain_are_left),
 		cmocka_unit_test(test_waitq),
 		cmocka_unit_test(test_turns_are_fair),

@@ -1,4 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loops: timers, mail under load, two loops, calls from threads and their end. */
+#include "common/rt/env_real.h"
 #include "tests/unit/common/rt/rt_test.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sockets over loopback: echo, deadlines, interruption, shutdown. */
 #include "tests/unit/common/rt/rt_test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The simulator: repeatable, and honest about what a crash leaves on disk. */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -12,7 +13,7 @@
 #include "common/base/assert.h"
 #include "common/rt/env.h"
 #include "common/rt/loop.h"
-#include "common/rt/sim.h"
+#include "common/rt/sim/sim.h"
 
 #define FOREVER (UINT64_MAX - 1)
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Slot pools: references, order of reuse, fairness to those who wait. */
 #include "tests/unit/common/rt/rt_test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Everything that waits, at once, while somebody interrupts at random and deadlines pass: nothing
  * may be lost (bytes, slots, tokens, the mutex) and nobody may wait for ever.

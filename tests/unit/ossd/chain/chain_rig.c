@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/unit/ossd/chain/chain_rig.h"
 
 #include <setjmp.h>
@@ -10,7 +11,11 @@
 
 #include "common/base/checksum.h"
 #include "common/kv/kv.h"
+#include "common/kv/kv_sim.h"
+#include "common/rpc/transport/transport_sim.h"
+#include "ossd/chain/chains.h"
 #include "ossd/dispatch.h"
+#include "ossd/format.h"
 #include "ossd/server.h"
 
 /* Processes that crash, and those that are there when the simulation ends, leave their memory.
@@ -268,8 +273,8 @@ static uint32_t cut(const struct crig_write *w, uint8_t *out)
 	uint32_t n = 0;
 
 	for (uint32_t pos = 0; pos < w->len;) {
-		uint32_t room = RIG_BS - (w->off + pos) % RIG_BS;
-		uint32_t part = room < w->len - pos ? room : w->len - pos;
+		uint32_t space = RIG_BS - (w->off + pos) % RIG_BS;
+		uint32_t part = space < w->len - pos ? space : w->len - pos;
 		struct piece p = {w->off + pos, part, part, part < RIG_BS ? PIECE_FRAGMENT : 0,
 				  checksum64(data + pos, part), 0};
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Object servers that are the members of one chain, in simulated processes, with a stand-in for the
  * metadata server: the rig itself decides on members and epochs and tells them. One client
@@ -7,9 +8,9 @@
 #define LEAT_TESTS_CHAIN_RIG_H
 
 #include "common/rpc/rpc.h"
-#include "common/rt/sim.h"
-#include "ossd/ops/op.h"
+#include "common/rt/sim/sim.h"
 #include "ossd/chain/commit.h"
+#include "ossd/ops/op.h"
 
 #define RIG_MEMBERS 3
 #define RIG_CHAIN   9u

@@ -1,9 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/unit/ossd/chain/resync_rig.h"
 
 #include <stdlib.h>
 
 #include "common/base/checksum.h"
 #include "common/kv/kv.h"
+#include "common/kv/kv_sim.h"
+#include "common/rpc/transport/transport_sim.h"
+#include "ossd/chain/chains.h"
+#include "ossd/format.h"
 
 /* Processes that crash, and those that are there when the simulation ends, leave their memory.
  * Weak, because a test may have both rigs. */
@@ -71,7 +76,7 @@ static void follow(struct rnode *n)
 		int rc = chains_adopt(n->target->chains, all, UINT64_MAX);
 
 		ASSERT(rc == 0);
-		care_members_known(n->target->care);
+		maintenance_members_known(n->target->maintenance);
 		n->target->ready = true;
 	}
 	n->adopted = orders;
@@ -88,7 +93,7 @@ static void open_target(struct rnode *n, struct env *env)
 				    .waiting_max = 32,
 				    .kept_max = 8,
 				    .kept_merged_max = 2};
-	struct care_options ao = {.transport = n->rig->net,
+	struct maintenance_options ao = {.transport = n->rig->net,
 				  .p = &n->params,
 				  .metrics = &n->metrics,
 				  .synced = synced,
@@ -117,8 +122,8 @@ static void open_target(struct rnode *n, struct env *env)
 	co.store = t->store;
 	ASSERT(chains_open(&co, &t->chains) == 0);
 	ao.chains = t->chains;
-	ASSERT(care_start(&ao, &t->care) == 0);
-	ASSERT(scrub_open(t->care, &t->scrub) == 0);
+	ASSERT(maintenance_start(&ao, &t->maintenance) == 0);
+	ASSERT(scrub_open(t->maintenance, &t->scrub) == 0);
 	n->target = t;
 }
 
@@ -173,11 +178,11 @@ static void node_main(struct loop *loop, void *arg)
 	}
 	chains_stop(n->target->chains);
 	scrub_close(n->target->scrub);
-	care_stop(n->target->care);
+	maintenance_stop(n->target->maintenance);
 	rpc_server_destroy(n->server, 1000);
 	chains_close(n->target->chains);
 	scrub_free(n->target->scrub);
-	care_free(n->target->care);
+	maintenance_free(n->target->maintenance);
 	chunk_store_close(n->target->store);
 	slot_pool_destroy(n->pool);
 	free(n->target);

@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Object servers of one chain in a simulated cluster, without a metadata server: the test says who
  * is in the chain. Each node is a process of its own; the test runs in another. */
 #ifndef LEAT_TESTS_RESYNC_RIG_H
 #define LEAT_TESTS_RESYNC_RIG_H
 
-#include "common/rt/sim.h"
-#include "ossd/chain/care.h"
+#include "common/rt/sim/sim.h"
+#include "ossd/chain/maintenance.h"
 #include "ossd/dispatch.h"
 #include "ossd/ops/op.h"
 #include "ossd/scrub/scrub.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Chains of two and three members over the simulated network: what is written at the head is the
  * same at every member, whatever breaks in between.
@@ -11,6 +12,7 @@
 #include <cmocka.h>
 
 #include "common/base/log.h"
+#include "common/rpc/transport/transport_sim.h"
 #include "tests/unit/ossd/chain/chain_rig.h"
 
 static const struct chunk_id one = {{5}, 1, 0};

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What must be compared when a member returns is known, after a crash too, and no more. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -6,6 +7,7 @@
 #include <cmocka.h>
 
 #include "ossd/chain/chain_log.h"
+#include "ossd/chunk/chunk_files.h"
 #include "tests/unit/ossd/chunk/store_rig.h"
 
 #define CS    65536u
@@ -264,7 +266,7 @@ static void stays_given_up(struct rig *r, void *arg)
 	adopt(w, 8, false, false); /* not in sync itself: its log is worth nothing */
 	assert_int_equal(chain_log_epoch(w->log, CHAIN), 0);
 	assert_int_equal(chain_log_synced_epoch(w->log, CHAIN), 7);
-	group_commit_hurry(&w->rig.store->gc);
+	group_commit_expedite(&w->rig.store->gc);
 	chain_log_forget(w->log, CHAIN, group_commit_batch(&w->rig.store->gc));
 	assert_int_equal(group_commit_barrier(&w->rig.store->gc), 0);
 	(void)group_commit_join(&w->rig.store->gc, NULL, false);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Leases of chunks: writes by other sessions, and what cuts the file, are accepted and answered
  * when the reader has given its lease back, or it is over. Of one copy and of three. Who leads
@@ -12,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "common/base/fault.h"
+#include "common/base/planted_bug.h"
 #include "tests/unit/ossd/chain/chain_rig.h"
 
 #define READER 7u
@@ -302,9 +303,9 @@ static void pages_do_not_wait(struct chain_rig *r)
 
 static void reclaim(struct chain_rig *r, uint64_t below)
 {
-	struct oss_reclaim_req req = {.done = DONE_ALL, .leases = below};
-	struct oss_reclaim_rep rep;
-	struct rpc_call call = call_of(r, r->order[0], OP_oss_reclaim, &req, &rep);
+	struct oss_replay_done_req req = {.done = DONE_ALL, .leases = below};
+	struct oss_replay_done_rep rep;
+	struct rpc_call call = call_of(r, r->order[0], OP_oss_replay_done, &req, &rep);
 
 	assert_int_equal(rpc_call(r->m[r->order[0]].client, &call), 0);
 	rpc_call_fini(&call);
@@ -484,9 +485,9 @@ static void forgets(struct chain_rig *r)
 	write_now(r, &chunk, WRITER, 1);
 	assert_int_equal(read_leased(r, 0, LEASE), 1);
 	lead(r, 1);
-	assert_true(fault_plant("oss_new_head"));
+	assert_true(planted_bug_enable("oss_new_head"));
 	write_now(r, &chunk, WRITER, 2);
-	fault_planted_[FAULT_OSS_NEW_HEAD] = false;
+	planted_bugs_[PLANTED_BUG_OSS_NEW_HEAD] = false;
 }
 
 /* Not until everybody who may lead next knows of it. */

@@ -1,4 +1,5 @@
-/* Several chunks of one cell of the ledger are lost, with their names. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Several chunks of one cell of the inventory are lost, with their names. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -28,17 +29,17 @@ static uint32_t cell_of(uint64_t ino)
 {
 	struct chunk_key k = key_of(ino, 0);
 	struct kv_batch *b = kv_batch_create();
-	struct ledger l;
+	struct chunk_inventory l;
 	uint32_t i = 0;
 
-	ledger_init(&l);
-	assert_int_equal(ledger_need(&l, k.chain), 0);
-	ledger_add(&l, &k, b);
-	while (!container_of(hmap_next(&l.chains, NULL), struct ledger_chain, node)
+	inventory_init(&l);
+	assert_int_equal(inventory_need(&l, k.chain), 0);
+	inventory_add(&l, &k, b);
+	while (!container_of(hmap_next(&l.chains, NULL), struct inventory_chain, node)
 			->cells[i]
 			.kept.n)
 		i++;
-	ledger_fini(&l);
+	inventory_fini(&l);
 	kv_batch_destroy(b);
 	return i;
 }
@@ -60,11 +61,11 @@ static void lose_with_names(struct rnode *n, void *arg)
 
 	for (uint32_t i = 0; i < N_OF_CELL; i++) {
 		struct chunk_key k = key_of(ino[i], 0);
-		uint8_t row[CHUNK_ROW_SIZE];
+		uint8_t row[CHUNK_KEY_SIZE];
 
-		chunk_row_encode(ROW_CHUNK, &k, row);
+		chunk_key_encode(ROW_CHUNK, &k, row);
 		kv_batch_delete(b, row, sizeof(row));
-		chunk_row_encode(ROW_NAME, &k, row);
+		chunk_key_encode(ROW_NAME, &k, row);
 		kv_batch_delete(b, row, sizeof(row));
 	}
 	rc = kv_commit(n->target->store->kv, b, true);
@@ -75,7 +76,7 @@ static void lose_with_names(struct rnode *n, void *arg)
 static void no_doubt(struct rnode *n, void *arg)
 {
 	(void)arg;
-	assert_false(ledger_doubts(&n->target->store->ledger, RRIG_CHAIN));
+	assert_false(inventory_is_uncertain(&n->target->store->inventory, RRIG_CHAIN));
 }
 
 /* They are nowhere: who has lost them, who is filled from there and who is filled by that one say
@@ -245,10 +246,10 @@ static void written_meanwhile(struct rrig *r, void *arg)
 static void lose_cell(struct rnode *n, void *arg)
 {
 	struct kv_batch *b = kv_batch_create();
-	uint8_t row[LEDGER_ROW_SIZE];
+	uint8_t row[INVENTORY_KEY_SIZE];
 	int rc;
 
-	ledger_row_encode(RRIG_CHAIN, (uint8_t)cell_of(*(const uint64_t *)arg), row);
+	inventory_key_encode(RRIG_CHAIN, (uint8_t)cell_of(*(const uint64_t *)arg), row);
 	kv_batch_delete(b, row, sizeof(row));
 	rc = kv_commit(n->target->store->kv, b, true);
 	ASSERT(rc == 0);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who may do something at an object server: the sessions that live; changes only as long as it
  * hears so. */
 #include <setjmp.h>
@@ -67,7 +68,7 @@ static void reads(struct chain_rig *r)
 		f->open = false;
 		assert_int_equal(crig_read_as(r, i, 9, &one, buf, RIG_BS), RIG_BS);
 		live(f, 5, 12, 8, 12);
-		fence_heard(f, loop_now_us(), FENCE_MS, 0);
+		fence_update(f, loop_now_us(), FENCE_MS, 0);
 		assert_int_equal(crig_read_as(r, i, 8, &one, buf, RIG_BS), RIG_BS);
 		assert_int_equal(crig_read_as(r, i, 13, &one, buf, RIG_BS), RIG_BS);
 		assert_int_equal(crig_read_as(r, i, 9, &one, buf, RIG_BS), -LE_SESSION_GONE);
@@ -105,15 +106,15 @@ static void reads_with_rights(struct chain_rig *r)
 		fence_reads_for(f, READ_MS);
 		assert_int_equal(crig_read_as(r, i, 8, &one, buf, RIG_BS), -LE_NO_LEASE);
 		live(f, 5, 12, 8, 12);
-		fence_heard(f, now, FENCE_MS, READ_MS);
+		fence_update(f, now, FENCE_MS, READ_MS);
 		assert_int_equal(crig_read_as(r, i, 8, &one, buf, RIG_BS), RIG_BS);
 		assert_int_equal(crig_read_as(r, i, 9, &one, buf, RIG_BS), -LE_SESSION_GONE);
 		/* An answer of before there was such a network, which was overtaken. */
-		fence_heard(f, now - 1, FENCE_MS, 0);
+		fence_update(f, now - 1, FENCE_MS, 0);
 		(void)!fiber_sleep_us(READ_MS * 1000);
 		assert_int_equal(crig_read_as(r, i, 8, &one, buf, RIG_BS), -LE_NO_LEASE);
 		assert_int_equal(crig_read_as(r, i, 9, &one, buf, RIG_BS), -LE_SESSION_GONE);
-		fence_heard(f, loop_now_us(), FENCE_MS, READ_MS);
+		fence_update(f, loop_now_us(), FENCE_MS, READ_MS);
 		assert_int_equal(crig_read_as(r, i, 8, &one, buf, RIG_BS), RIG_BS);
 	}
 }
@@ -134,7 +135,7 @@ static void fenced(struct chain_rig *r)
 	/* Nobody has told yet who lives. */
 	assert_int_equal(write_once(r, 8, 1), -LE_NO_LEASE);
 	live(f, 5, 12, 8, 12);
-	fence_heard(f, loop_now_us(), FENCE_MS, 0);
+	fence_update(f, loop_now_us(), FENCE_MS, 0);
 	assert_int_equal(write_once(r, 8, 1), 0);
 	assert_int_equal(write_once(r, 9, 1), -LE_SESSION_GONE);
 	assert_int_equal(write_once(r, 13, 1), 0); /* newer than the list */
@@ -160,7 +161,7 @@ static void fenced(struct chain_rig *r)
 	assert_int_equal(write_once(r, 12, 1), 0);
 	(void)!fiber_sleep_us(FENCE_MS * 1000);
 	assert_int_equal(write_once(r, 12, 2), -LE_NO_LEASE);
-	fence_heard(f, loop_now_us(), FENCE_MS, 0);
+	fence_update(f, loop_now_us(), FENCE_MS, 0);
 	assert_int_equal(write_once(r, 12, 2), 0);
 }
 

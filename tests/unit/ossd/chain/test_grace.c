@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a server that crashed owes to those who have seen what it lost: it serves nobody before its
  * clients have repeated, in an order that fits what was seen, and who comes late with it writes
@@ -10,7 +11,8 @@
 
 #include <cmocka.h>
 
-#include "common/base/fault.h"
+#include "common/base/planted_bug.h"
+#include "common/rpc/transport/transport_sim.h"
 #include "tests/unit/ossd/chain/chain_rig.h"
 
 #define GRACE_MS 4000u
@@ -87,11 +89,11 @@ static int write_block(struct chain_rig *r, const struct chunk_id *chunk, int by
 	return crig_write(r, 0, &w, 20000);
 }
 
-static int say(struct chain_rig *r, uint64_t session, enum reclaim_done done)
+static int say(struct chain_rig *r, uint64_t session, enum replay_stage done)
 {
-	struct oss_reclaim_req req = {.done = (uint8_t)done};
-	struct oss_reclaim_rep rep;
-	struct rpc_call call = {.op = OP_oss_reclaim,
+	struct oss_replay_done_req req = {.done = (uint8_t)done};
+	struct oss_replay_done_rep rep;
+	struct rpc_call call = {.op = OP_oss_replay_done,
 				.req = &req,
 				.rep = &rep,
 				.session = session,
@@ -214,9 +216,9 @@ static void goes_back(struct chain_rig *r)
 static void test_planted(void **state)
 {
 	(void)state;
-	fault_planted_[FAULT_OSS_NO_GRACE] = true;
+	planted_bugs_[PLANTED_BUG_OSS_NO_GRACE] = true;
 	run(goes_back, 1, GRACE_MS);
-	fault_planted_[FAULT_OSS_NO_GRACE] = false;
+	planted_bugs_[PLANTED_BUG_OSS_NO_GRACE] = false;
 }
 
 /* One of them never comes back. */
@@ -293,7 +295,7 @@ static void later_stays(struct chain_rig *r)
 	wait_done(&later);
 	crig_restart(r, 0);
 	crig_tell(r, 0);
-	if (FAULT(OSS_UNORDERED)) {
+	if (PLANTED_BUG(OSS_UNORDERED)) {
 		assert_int_equal(repeat(r, later.w, false), 0);
 	} else {
 		assert_int_equal(say(r, 9, DONE_SEEN), 0);
@@ -304,16 +306,16 @@ static void later_stays(struct chain_rig *r)
 	assert_int_equal(repeat(r, later.w, false), 0);
 	assert_int_equal(say(r, 9, DONE_ALL), 0);
 	assert_int_equal(read_block(r, &byte), RIG_BS);
-	assert_int_equal(byte, FAULT(OSS_UNORDERED) ? 'B' : 'C');
+	assert_int_equal(byte, PLANTED_BUG(OSS_UNORDERED) ? 'B' : 'C');
 }
 
 static void test_later_stays(void **state)
 {
 	(void)state;
 	run(later_stays, 1, GRACE_MS);
-	fault_planted_[FAULT_OSS_UNORDERED] = true;
+	planted_bugs_[PLANTED_BUG_OSS_UNORDERED] = true;
 	run(later_stays, 1, GRACE_MS);
-	fault_planted_[FAULT_OSS_UNORDERED] = false;
+	planted_bugs_[PLANTED_BUG_OSS_UNORDERED] = false;
 }
 
 /* Session 8 does not come before the grace time is over. */
@@ -351,9 +353,10 @@ static void late_writer(struct chain_rig *r)
 
 	be_late(r);
 	assert_int_equal(write_block(r, &one, 'C', 9, 2), 0);
-	assert_int_equal(repeat(r, block(&one, 'B', 8, 2), true), FAULT(OSS_LATE) ? 0 : -LE_LATE);
+	assert_int_equal(repeat(r, block(&one, 'B', 8, 2), true),
+			 PLANTED_BUG(OSS_LATE) ? 0 : -LE_LATE);
 	assert_int_equal(read_block(r, &byte), RIG_BS);
-	assert_int_equal(byte, FAULT(OSS_LATE) ? 'B' : 'C');
+	assert_int_equal(byte, PLANTED_BUG(OSS_LATE) ? 'B' : 'C');
 	/* What it writes anew is as good as anybody's, and so is what it repeats later. */
 	assert_int_equal(say_done(r, 8), 0);
 	assert_int_equal(repeat(r, block(&one, 'D', 8, 3), false), 0);
@@ -420,9 +423,9 @@ static void test_late(void **state)
 	run(late_reader, 1, GRACE_MS);
 	run(late_removed, 1, GRACE_MS);
 	run(late_again, 1, GRACE_MS);
-	fault_planted_[FAULT_OSS_LATE] = true;
+	planted_bugs_[PLANTED_BUG_OSS_LATE] = true;
 	run(late_writer, 1, GRACE_MS);
-	fault_planted_[FAULT_OSS_LATE] = false;
+	planted_bugs_[PLANTED_BUG_OSS_LATE] = false;
 }
 
 /* In a replicated chain nobody has seen what was not accepted; what was may have been read at a

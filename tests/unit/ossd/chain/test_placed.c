@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Appends are written where the metadata server has placed them, but over nothing that others have
  * written there. */
 #include <setjmp.h>
@@ -21,7 +22,7 @@ static int put(struct chain_rig *r, uint32_t off, uint32_t len, const void *data
 
 static int place(struct chain_rig *r, uint32_t off, uint32_t len, const void *data)
 {
-	return put(r, off, len, data, WRITE_PLACED);
+	return put(r, off, len, data, WRITE_RESERVED);
 }
 
 static void same_everywhere(struct chain_rig *r, const uint8_t *want, uint32_t len)
@@ -163,7 +164,7 @@ static void next_head(struct chain_rig *r)
 	memcpy(want + 2000, a, 1000);
 	for (uint32_t i = 0; i < 2; i++) {
 		struct crig_write w = {one,          4000 - 2000 * i,      1000, a, .session = 8,
-				       .seq = ++seq, .flags = WRITE_PLACED};
+				       .seq = ++seq, .flags = WRITE_RESERVED};
 
 		assert_int_equal(crig_write(r, head, &w, 20000), i == 0 ? -LE_EXIST : 0);
 	}

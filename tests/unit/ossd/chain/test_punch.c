@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A hole over many chunks is punched once in each of them, whoever leads and whatever crashes:
  * others have read its zeros meanwhile, and written there. */
 #include <setjmp.h>

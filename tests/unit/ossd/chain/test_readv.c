@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * oss_readv: many reads of a chain in one request say what as many oss_read would say, each for
  * itself; requests that ask for too much, or are none, are refused.
@@ -12,6 +13,8 @@
 
 #include "common/base/checksum.h"
 #include "common/rpc/cap.h"
+#include "common/rpc/transport/transport_sim.h"
+#include "ossd/chunk/store_record.h"
 #include "tests/unit/ossd/chain/chain_rig.h"
 
 #define SESSION 8u

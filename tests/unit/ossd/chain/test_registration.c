@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An object server and what the metadata server tells it of its chains, when it registers and by
  * heartbeats: who is named in none is in none, whatever it was before. (A target that had been
@@ -12,7 +13,10 @@
 #include <cmocka.h>
 
 #include "common/kv/kv.h"
-#include "common/rt/sim.h"
+#include "common/kv/kv_sim.h"
+#include "common/rpc/transport/transport_sim.h"
+#include "common/rt/sim/sim.h"
+#include "ossd/format.h"
 #include "ossd/ops/op.h"
 #include "ossd/server.h"
 

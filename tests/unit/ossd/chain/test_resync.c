@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A member that returns is filled until it is equal, whatever happens meanwhile. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -6,6 +7,9 @@
 
 #include <cmocka.h>
 
+#include "common/rpc/transport/transport_sim.h"
+#include "ossd/chain/receive.h"
+#include "ossd/chunk/store_record.h"
 #include "tests/unit/ossd/chain/resync_rig.h"
 
 #define LEN 20000u
@@ -420,10 +424,10 @@ static void lose_row(struct rnode *n, void *arg)
 {
 	const struct chunk_key *k = arg;
 	struct kv_batch *b = kv_batch_create();
-	uint8_t row[CHUNK_ROW_SIZE];
+	uint8_t row[CHUNK_KEY_SIZE];
 	int rc;
 
-	chunk_row_encode(ROW_CHUNK, k, row);
+	chunk_key_encode(ROW_CHUNK, k, row);
 	kv_batch_delete(b, row, sizeof(row));
 	rc = kv_commit(n->target->store->kv, b, true);
 	ASSERT(rc == 0);
@@ -497,7 +501,7 @@ static void lost_at_the_source(struct rrig *r, void *arg)
 	lose(r, 0, 108, 2);
 	rrig_start(r, 1);
 	fill(r, 1, "01", "SY");
-	assert_int_equal(metric_get(&r->node[0].metrics.regained), 1);
+	assert_int_equal(metric_get(&r->node[0].metrics.restored), 1);
 	rrig_set(r, "01", "SS");
 	for (uint32_t node = 0; node < 2; node++) {
 		assert_int_equal(rrig_read(r, node, 105, 2, &value), 0);
@@ -734,7 +738,7 @@ static void give_slots(struct rnode *n, void *arg)
 static void fetch_fiber(void *arg)
 {
 	struct fetching *f = arg;
-	struct care *k = f->n->target->care;
+	struct maintenance *k = f->n->target->maintenance;
 	struct part_at at = {&fetched_key, f->version, 0};
 	struct fetched part;
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Versions that a member behind cannot have are taken back at every member, while others are made
  * and others lead.
@@ -9,7 +10,8 @@
 
 #include <cmocka.h>
 
-#include "common/base/fault.h"
+#include "common/base/planted_bug.h"
+#include "common/rpc/transport/transport_sim.h"
 #include "tests/unit/ossd/chain/chain_rig.h"
 
 static const struct chunk_id one = {{5}, 1, 0};
@@ -78,7 +80,7 @@ static void no_space_then_no_head(struct chain_rig *r)
 	uint64_t seq = 0;
 
 	crig_fill(data, RIG_CS, 1);
-	fault_planted_[FAULT_CHAIN_REFUSE] = true;
+	planted_bugs_[PLANTED_BUG_CHAIN_REFUSE] = true;
 	do {
 		a = (struct crig_async){.r = r,
 				   .w = {one, 0, RIG_BS, data, .session = 9, .seq = ++seq},
@@ -94,7 +96,7 @@ static void no_space_then_no_head(struct chain_rig *r)
 	/* To be asked again, of who leads now, or it was taken back everywhere before. */
 	assert_true(a.rc == -LE_STALE_EPOCH || a.rc == -LE_NOSPC);
 	n_overtaken += a.rc == -LE_STALE_EPOCH;
-	fault_planted_[FAULT_CHAIN_REFUSE] = false;
+	planted_bugs_[PLANTED_BUG_CHAIN_REFUSE] = false;
 	(void)!fiber_sleep_us(500000);
 	a.w.len = 2 * RIG_BS;
 	a.w.seq++;
@@ -185,11 +187,11 @@ static void refusals(struct chain_rig *r)
 				   .timeout_ms = 500};
 
 	memset(model, 0, sizeof(model));
-	fault_planted_[FAULT_CHAIN_REFUSE] = true;
+	planted_bugs_[PLANTED_BUG_CHAIN_REFUSE] = true;
 	transport_sim_set_options(r->transport, &bad);
 	crig_write_many(&like);
 	transport_sim_set_options(r->transport, &good);
-	fault_planted_[FAULT_CHAIN_REFUSE] = false;
+	planted_bugs_[PLANTED_BUG_CHAIN_REFUSE] = false;
 	assert_true(metric_get(&r->m[0].metrics.versions_taken_back) > 0);
 	crig_check_equal(r);
 	for (uint32_t i = 0; i < r->n; i++) {

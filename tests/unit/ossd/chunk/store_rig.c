@@ -1,8 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/unit/ossd/chunk/store_rig.h"
 
 #include <stdlib.h>
 
 #include "common/kv/kv.h"
+#include "common/kv/kv_sim.h"
+#include "ossd/check.h"
+#include "ossd/chunk/chunk_read.h"
+#include "ossd/chunk/chunk_tx.h"
+#include "ossd/chunk/chunk_write.h"
+#include "ossd/format.h"
 #include "tests/lib/sealed.h"
 
 #define LIMIT_US (3600ULL * 1000000)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The record on disk: golden bytes, round trips, and whatever a bad disk may hold. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +11,7 @@
 
 #include "common/base/assert.h"
 #include "common/base/hmap.h"
+#include "ossd/check.h"
 #include "ossd/chunk/chunk_record.h"
 #include "tests/unit/ossd/chunk/store_rig.h"
 
@@ -67,8 +69,8 @@ static void test_golden_bytes(void **state)
 		0x00, 0x00, 0x00, 0x04, 0x10, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x03, 0x03, 0x00,
 		0x00, 0x00, 0x64, 0x00, 0x00, 0x00, 0x05, 0x10, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
 	};
-	uint8_t buf[CHUNK_RECORD_MAX], key[CHUNK_ROW_SIZE];
-	static const uint8_t golden_key[CHUNK_ROW_SIZE] = {
+	uint8_t buf[CHUNK_RECORD_MAX], key[CHUNK_KEY_SIZE];
+	static const uint8_t golden_key[CHUNK_KEY_SIZE] = {
 		'K', 0x0a, 0x0b, 0x0c, 0x0d, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88,
 		0,   0,    0,    9,    0,    0,    0,    0,    0,    0,    0,    3,
 	};
@@ -78,14 +80,14 @@ static void test_golden_bytes(void **state)
 	(void)state;
 	assert_int_equal(chunk_record_encode(&ID, r, buf), sizeof(golden) + 8);
 	assert_memory_equal(buf, golden, sizeof(golden));
-	chunk_row_encode(ROW_CHUNK, &ID, key);
+	chunk_key_encode(ROW_CHUNK, &ID, key);
 	assert_memory_equal(key, golden_key, sizeof(key));
-	assert_int_equal(chunk_row_decode(ROW_CHUNK, key, sizeof(key), &id), 0);
+	assert_int_equal(chunk_key_decode(ROW_CHUNK, key, sizeof(key), &id), 0);
 	assert_int_equal(id.chain, ID.chain);
 	assert_int_equal(id.ino.v, ID.ino.v);
 	assert_int_equal(id.gen, 9);
 	assert_int_equal(id.idx, 3);
-	assert_int_equal(chunk_row_decode(ROW_CHUNK, key, sizeof(key) - 1, &id), -LE_CORRUPT_STORE);
+	assert_int_equal(chunk_key_decode(ROW_CHUNK, key, sizeof(key) - 1, &id), -LE_CORRUPT_STORE);
 	free(r);
 }
 

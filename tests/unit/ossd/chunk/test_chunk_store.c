@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The chunk store over a simulated disk: fixed cases, then random changes against arrays of
  * bytes, by several fibers, with crashes: what was acknowledged is there, what was under way is
@@ -14,6 +15,10 @@
 #include <cmocka.h>
 
 #include "common/base/log.h"
+#include "ossd/chunk/chunk_files.h"
+#include "ossd/chunk/chunk_read.h"
+#include "ossd/chunk/chunk_tx.h"
+#include "ossd/chunk/chunk_write.h"
 #include "tests/lib/sealed.h"
 #include "tests/unit/ossd/chunk/store_rig.h"
 
@@ -672,7 +677,7 @@ static void import(struct chunk_store *s, uint64_t session, uint64_t seq)
 	assert_int_equal(replay_import(&s->replay, &key, &row, group_commit_batch(&s->gc)), 0);
 }
 
-static void doubted(struct rig *r, void *arg)
+static void unconfirmed(struct rig *r, void *arg)
 {
 	struct chunk_store *s = r->store;
 	struct replay_key newer = {.chain = 1, .slot = 1, .session = 6};
@@ -690,7 +695,7 @@ static void doubted(struct rig *r, void *arg)
 		assert_int_equal(begin(s, session, 7, 0x202, &e), 0);
 		answer(s, e, "lost");
 	}
-	replay_doubt(&s->replay, 1);
+	replay_mark_unconfirmed(&s->replay, 1);
 	import(s, 3, 6);
 	import(s, 4, 7);
 	assert_int_equal(replay_apply(&s->replay, &newer, 8, 0x202, &e), 0);
@@ -699,7 +704,7 @@ static void doubted(struct rig *r, void *arg)
 	import(s, 6, 7); /* which comes late: a change has come meanwhile */
 	replay_join(e, group_commit_batch(&s->gc), "next", 4);
 	replay_settle(e, 8, true);
-	replay_forget_doubted(&s->replay, 1, group_commit_batch(&s->gc));
+	replay_forget_unconfirmed(&s->replay, 1, group_commit_batch(&s->gc));
 	assert_int_equal(group_commit_wait(&s->gc, group_commit_join(&s->gc, NULL, false)), 0);
 }
 
@@ -729,7 +734,7 @@ static void test_answers_in_doubt(void **state)
 
 	(void)state;
 	rig_init(&r, 9);
-	rig_run(&r, doubted, NULL);
+	rig_run(&r, unconfirmed, NULL);
 	rig_run(&r, after_doubt, NULL);
 	rig_fini(&r);
 }

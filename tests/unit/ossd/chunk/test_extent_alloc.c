@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The free map: counts, contiguity, growth, and a random run against an array of bytes. */
 #include <setjmp.h>
 #include <stdarg.h>

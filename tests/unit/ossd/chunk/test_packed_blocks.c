@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Compressed blocks in the chunk store: among raw ones, read and changed in parts, cut, punched,
  * damaged, and made by an enemy. */
 #include <setjmp.h>
@@ -9,6 +10,9 @@
 
 #include "common/base/checksum.h"
 #include "common/base/log.h"
+#include "ossd/chunk/chunk_tx.h"
+#include "ossd/chunk/chunk_write.h"
+#include "ossd/chunk/store_record.h"
 #include "tests/lib/sealed.h"
 #include "tests/unit/ossd/chunk/store_rig.h"
 

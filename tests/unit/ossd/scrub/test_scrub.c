@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Damaged blocks are found and replaced from other members, by reads and by scrubs; members that
  * differ are made equal; a scrub goes on after a restart. */
 #include <setjmp.h>
@@ -7,6 +8,10 @@
 
 #include <cmocka.h>
 
+#include "ossd/chain/repair.h"
+#include "ossd/chunk/chunk_tx.h"
+#include "ossd/chunk/chunk_write.h"
+#include "ossd/chunk/store_record.h"
 #include "tests/lib/sealed.h"
 #include "tests/unit/ossd/chain/resync_rig.h"
 
@@ -355,7 +360,7 @@ static void check_while_written(struct rnode *n, void *arg)
 	for (uint32_t i = 0; i < 50; i++) {
 		struct repair r;
 
-		assert_int_equal(repair_chunk(n->target->care, &large, &r), 0);
+		assert_int_equal(repair_chunk(n->target->maintenance, &large, &r), 0);
 		assert_int_equal(r.found, 0);
 		assert_in_range(r.bytes, PART, LARGE);
 	}
@@ -406,13 +411,13 @@ static void meets_garbage(struct rrig *r, void *arg)
 	rrig_set(r, "01", "SS");
 	write_all(r);
 	(void)scrub(r, 0, true);
-	assert_false(r->node[0].target->care->index_damaged);
+	assert_false(r->node[0].target->maintenance->index_damaged);
 	rrig_do(r, 0, put_garbage, NULL);
 	(void)scrub(r, 0, true);
-	assert_true(r->node[0].target->care->index_damaged);
+	assert_true(r->node[0].target->maintenance->index_damaged);
 	/* what its neighbour says is not its own */
 	(void)scrub(r, 1, true);
-	assert_false(r->node[1].target->care->index_damaged);
+	assert_false(r->node[1].target->maintenance->index_damaged);
 }
 
 static void test_scrub_meets_a_damaged_index(void **state)
@@ -425,6 +430,66 @@ static void test_scrub_meets_a_damaged_index(void **state)
 	rrig_fini(&r);
 }
 
+/* ---- when one is due ---- */
+
+#define HOUR_US ((uint64_t)3600 * 1000000)
+#define DAY_US  (24 * (int64_t)HOUR_US)
+
+/* How many chunks it has scrubbed by then. */
+static uint64_t scrubbed_after(struct rrig *r, uint64_t us)
+{
+	(void)fiber_sleep_us(us);
+	return metric_get(&r->node[0].metrics.scrubbed);
+}
+
+static void jump(struct rrig *r, int64_t days)
+{
+	sim_proc_set_wall(r->node[0].proc, days * DAY_US);
+}
+
+/* By an interval of an hour, and never by the wall clock, whichever way it jumps. */
+static void first_is_due(struct rrig *r, void *arg)
+{
+	(void)arg;
+	rrig_set(r, "0", "S");
+	write_all(r);
+	jump(r, 10);
+	assert_int_equal(scrubbed_after(r, HOUR_US / 2), 0);
+	jump(r, -10);
+	assert_int_equal(scrubbed_after(r, HOUR_US / 2 + 60000000), N_CHUNKS);
+	jump(r, 10);
+	assert_int_equal(scrubbed_after(r, HOUR_US / 2), N_CHUNKS);
+}
+
+/* It starts with a clock by which its last scrub is to come yet: the next one is neither at once
+ * nor ten days late, and it does not begin anew with each start how long it has to wait. */
+static void started_behind(struct rrig *r, void *arg)
+{
+	uint64_t before = scrubbed_after(r, 0);
+
+	(void)arg;
+	for (uint32_t i = 0; i < 2; i++) {
+		rrig_crash(r, 0);
+		jump(r, -20);
+		rrig_start(r, 0);
+		rrig_set(r, "0", "S");
+		assert_int_equal(scrubbed_after(r, HOUR_US / 4), before);
+	}
+	assert_int_equal(scrubbed_after(r, HOUR_US / 2 + 60000000), before + N_CHUNKS);
+}
+
+static void test_scrub_is_due_by_no_wall_clock(void **state)
+{
+	struct rrig r;
+
+	(void)state;
+	rrig_init(&r, 1, 8);
+	r.node[0].params.scrub_interval_h = 1;
+	rrig_run(&r, first_is_due, NULL);
+	rrig_run(&r, started_behind, NULL);
+	rrig_fini(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -434,6 +499,7 @@ int main(void)
 		cmocka_unit_test(test_scrub_begins_anew),
 		cmocka_unit_test(test_a_large_chunk_that_is_written_is_not_damaged),
 		cmocka_unit_test(test_scrub_meets_a_damaged_index),
+		cmocka_unit_test(test_scrub_is_due_by_no_wall_clock),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

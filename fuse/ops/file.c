@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fuse/ops/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "fuse/kernel/invalidate.h"
+#include "fuse/kernel/kernel_size.h"
+#include "fuse/kernel/passthrough.h"
+#include "fuse/kernel/request_loop.h"
+#include "fuse/ops/credentials.h"
+#include "fuse/ops/lock.h"
+#include "fuse/ops/reply.h"
+#include "fuse/ops/request.h"
+#include "fuse/ops/set_ids.h"
+#include "fuse/restart/handle_table.h"
+
+#define KERNEL_O_LARGEFILE 0100000
+
+/*
+ * Sets how the kernel may cache this open file: pages only under a lease. A writer with O_APPEND
+ * must not fill pages, since its offset is decided when the data are written, here or at the
+ * metadata server.
+ */
+static void set_caching(struct leatfs *fs, struct ino ino, struct fuse_file_info *fi, bool changed)
+{
+	bool append = (fi->flags & O_APPEND) && (fi->flags & O_ACCMODE) != O_RDONLY;
+
+	fi->direct_io = append || !ll_leased(fs->client, ino);
+	fi->keep_cache = !fi->direct_io && !changed && !fs->strict_atime;
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 15)
+	fi->parallel_direct_writes = 1;
+#endif
+	/* flush reports write-back errors at close, and releases locks: a reader has no errors */
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 11)
+	fi->noflush = fs->local_locks && (fi->flags & O_ACCMODE) == O_RDONLY;
+#endif
+}
+
+/* Makes the daemon's record of an open file, and fills in fi for the kernel. Takes over file and
+ * pass, also on failure. */
+static int attach(fuse_req_t req, struct fuse_file_info *fi, struct ll_file *file,
+		  const struct attr *attr, struct pass_file *pass)
+{
+	struct mount_file *mf = malloc(sizeof(*mf));
+	int status = mf ? passthrough_open(req, attr, fi, &pass) : -LE_NOMEM;
+
+	if (status == 0) {
+		*mf = (struct mount_file){.magic = MOUNT_FILE_MAGIC,
+					  .flags = (uint32_t)fi->flags,
+					  .file = file,
+					  .pass = pass};
+		status = open_files_add(req, mf, fi);
+	}
+	if (status < 0) {
+		passthrough_end(pass);
+		ll_release(file);
+		free(mf);
+	}
+	return status;
+}
+
+/* Call after the reply to an open, with the result of sending it. */
+static void answered(struct leatfs *fs, const struct fuse_file_info *fi, int err)
+{
+	/* The kernel has dropped the request, so it will not release the file. */
+	if (err == -ENOENT)
+		open_files_end(fs, file_find(fs, fi));
+	else
+		open_files_answered(fs, fi);
+}
+
+static void reply_created(fuse_req_t req, int status, struct place at, struct ll_file *file,
+			  const struct attr *attr, struct fuse_file_info *fi)
+{
+	struct leatfs *fs = req_fs(req);
+
+	if (status == 0) {
+		set_caching(fs, attr->ino, fi, true);
+		status = attach(req, fi, file, attr, NULL);
+	}
+	if (status < 0) {
+		reply_status(req, status);
+		return;
+	}
+	struct fuse_entry_param e;
+	entry_init(req, at, 0, attr, &e);
+	answered(fs, fi, fuse_reply_create(req, &e, fi));
+}
+
+/* Another mount may have made the file first, and this mount may use it by another name. The kernel
+ * drops its pages when it gets the reply; if the caller was killed, the kernel had its reply
+ * before. */
+static void emptied_by_create(struct leatfs *fs, struct ino ino)
+{
+	kernel_size_emptied(fs, ino);
+	if (!interrupt_already_replied(&fs->killed))
+		return;
+	kernel_size_forget_attr(fs, ino);
+	invalidate_inode(fs, ino, 0, 0);
+}
+
+void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+	       struct fuse_file_info *fi)
+{
+	struct leatfs *fs = req_fs(req);
+	struct ll_file *file;
+	struct req_cred rc;
+	struct attr attr;
+	int status;
+
+	req_cred_init(req, &rc);
+	status = ll_create(fs->client, &rc.cred, ino_of(fs, parent), bytes_str(name), mode,
+			   (uint32_t)fi->flags, &file, &attr);
+	reply_created(req, status, (struct place){ino_of(fs, parent), name}, file, &attr, fi);
+	if (status == 0 && (fi->flags & O_TRUNC))
+		emptied_by_create(fs, attr.ino);
+}
+
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
+void op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *fi)
+{
+	struct leatfs *fs = req_fs(req);
+	struct ll_file *file;
+	struct req_cred rc;
+	struct attr attr;
+	int status;
+
+	req_cred_init(req, &rc);
+	status = ll_tmpfile(fs->client, &rc.cred, ino_of(fs, parent), mode, (uint32_t)fi->flags,
+			    &file, &attr);
+	reply_created(req, status, (struct place){0}, file, &attr, fi);
+}
+#endif
+
+void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct leatfs *fs = req_fs(req);
+	pid_t thread = fuse_req_ctx(req)->pid;
+	/* For an ioctl the kernel opens an open inode again, which may have no name by now. Only an
+	 * open by a program has O_LARGEFILE (the kernel's value: that of libc may be 0). */
+	bool again = (fi->flags & KERNEL_O_LARGEFILE) == 0;
+	uint32_t found = estale_retry_take(&fs->estale_retry, thread, ino) || again ? LL_FOUND : 0;
+	struct pass_file *pass = NULL;
+	struct ll_file *file;
+	struct req_cred rc;
+	struct attr attr;
+	bool changed;
+	int status;
+
+	req_cred_init(req, &rc);
+	status = passthrough_begin(fs, ino, (uint32_t)fi->flags, &pass);
+	if (status == 0 && (fi->flags & O_TRUNC))
+		status = drop_set_ids_for_user(req, ino);
+	if (status == 0)
+		status = ll_open(fs->client, &rc.cred, ino_of(fs, ino), (uint32_t)fi->flags | found,
+				 &file, &attr, &changed);
+	if (status == -LE_STALE && found == 0)
+		estale_retry_add(&fs->estale_retry, thread, ino);
+	if (status == 0) {
+		set_caching(fs, ino_of(fs, ino), fi, changed);
+		status = attach(req, fi, file, &attr, pass);
+		/* The kernel has no pages of the file, and reads no staged copy. */
+		if (status == 0 && changed && !pass)
+			ll_expect_read(file);
+	} else {
+		passthrough_end(pass);
+	}
+	if (status < 0) {
+		reply_status(req, status);
+		return;
+	}
+	/* The reply to open has no attributes, so the kernel must request the new size, unless it
+	 * is under a lease. Dropping attributes takes no page lock, so it can and must be done
+	 * before the reply. */
+	if (changed && !ll_leased(fs->client, ino_of(fs, ino)))
+		kernel_size_forget_attr(fs, ino_of(fs, ino));
+	if (fi->flags & O_TRUNC)
+		kernel_size_emptied(fs, ino_of(fs, ino));
+	answered(fs, fi, fuse_reply_open(req, fi));
+}
+
+/* True for a request that fills or writes pages of the kernel: of a file that was opened under a
+ * lease, or of a mapping. A request that bypasses pages has a lock owner. Without a lease other
+ * clients may change the file while the kernel has such pages. */
+static bool by_pages(const struct fuse_file_info *fi)
+{
+	return fi->lock_owner == 0;
+}
+
+/* Pages that a read or write without a lease leaves in the kernel, and that must be dropped. */
+struct passing_pages {
+	struct mail mail;
+	struct ll_chunk_leases *leases; /* of a read */
+	struct kernel_size *known;
+	bool is_short; /* the reply was short */
+};
+
+static struct passing_pages *passing_begin(struct kernel_size *busy)
+{
+	struct passing_pages *p = busy ? malloc(sizeof(*p)) : NULL;
+
+	if (p)
+		*p = (struct passing_pages){.known = busy};
+	else
+		kernel_size_idle(busy);
+	return p;
+}
+
+static void passing_end(struct passing_pages *p)
+{
+	if (p->leases)
+		ll_release_leases(p->leases);
+	if (p->is_short)
+		kernel_size_gone(p->known);
+	kernel_size_idle(p->known);
+	free(p);
+}
+
+static void pages_gone(struct mail *m)
+{
+	passing_end(container_of(m, struct passing_pages, mail));
+}
+
+/* Drops the pages. A write by another client does not complete before that, since it waits
+ * for their chunk leases. */
+static void drop_passing(struct leatfs *fs, struct passing_pages *p, fuse_ino_t ino, off_t off,
+			 size_t size)
+{
+	p->mail.fn = pages_gone;
+	kernel_size_wait(p->known);
+	invalidate_inode_then(fs, ino_of(fs, ino), off, (int64_t)size, &p->mail);
+}
+
+static void drop_pages(struct leatfs *fs, const struct fuse_file_info *fi, fuse_ino_t ino,
+		       off_t off, size_t size)
+{
+	struct passing_pages *p;
+
+	if (!by_pages(fi) || ll_leased(fs->client, ino_of(fs, ino)))
+		return;
+	p = passing_begin(kernel_size_busy(fs, ino_of(fs, ino)));
+	if (p)
+		drop_passing(fs, p, ino, off, size);
+	else
+		invalidate_inode(fs, ino_of(fs, ino), off, (int64_t)size);
+}
+
+/* Reads for pages. What the reply lacks becomes zeros in a page, and no program may read them
+ * (kernel/kernel_size.c). This applies under a lease, too: i_size may be older than the lease, and
+ * the lease may be recalled meanwhile. */
+static int read_pages(struct leatfs *fs, const struct mount_file *mf, off_t off, size_t size,
+		      struct ll_data *data, struct passing_pages *p)
+{
+	const struct ino ino = ll_file_ino(mf->file);
+	uint64_t begun_us = 0, end;
+
+	for (;;) {
+		if (ll_leased(fs->client, ino))
+			TRY(ll_read(mf->file, (uint64_t)off, (uint32_t)size, data));
+		else
+			TRY(ll_read_leased(mf->file, (uint64_t)off, (uint32_t)size, data,
+					   &p->leases));
+		end = (uint64_t)off + data->len;
+		if (data->len == size || kernel_size_within(p->known, end))
+			break;
+		ll_data_release(data);
+		if (p->leases)
+			ll_release_leases(p->leases);
+		p->leases = NULL;
+		TRY(kernel_size_before_reply(p->known, end, &begun_us));
+	}
+	p->is_short = data->len < size && !ll_leased(fs->client, ino);
+	if (p->is_short)
+		kernel_size_visible(p->known, end);
+	return 0;
+}
+
+/* Like read_pages(). *ret_passing: the pages that the reply fills; they must be dropped unless
+ * there is a lease by then. */
+static int read_passing(struct leatfs *fs, const struct mount_file *mf, off_t off, size_t size,
+			struct ll_data *data, struct passing_pages **ret_passing)
+{
+	struct passing_pages *p = passing_begin(kernel_size_busy(fs, ll_file_ino(mf->file)));
+	int rc;
+
+	if (!p)
+		return -LE_NOMEM;
+	rc = read_pages(fs, mf, off, size, data, p);
+	if (rc < 0)
+		passing_end(p);
+	else
+		*ret_passing = p;
+	return rc;
+}
+
+static void reply_data(fuse_req_t req, struct ll_data *d)
+{
+	struct iovec iov[LL_VECS_MAX];
+
+	for (uint32_t i = 0; i < d->n; i++)
+		iov[i] = (struct iovec){d->vec[i].slot->data + d->vec[i].off, d->vec[i].len};
+	metric_add(&req_fs(req)->metrics.read_bytes, d->len);
+	fuse_reply_iov(req, iov, (int)d->n);
+	ll_data_release(d);
+}
+
+void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	struct leatfs *fs = req_fs(req);
+	struct mount_file *mf = file_of(req, fi);
+	struct passing_pages *passing = NULL;
+	struct known_read under_way = {.k = NULL};
+	struct interruptible interruptible;
+	struct ll_data d;
+	int status;
+
+	if (passthrough_read(req, mf->pass, size, off))
+		return;
+	if (by_pages(fi) && !mf->known && !ll_leased(fs->client, ino_of(fs, ino)))
+		mf->known = kernel_size_get(fs, ino_of(fs, ino));
+	if (by_pages(fi)) {
+		ll_leaves_pages(mf->file);
+		kernel_size_read(fs, ino_of(fs, ino), &under_way);
+	}
+	req_interruptible_begin(req, &interruptible);
+	if (under_way.k)
+		status = read_passing(fs, mf, off, size, &d, &passing);
+	else
+		status = ll_read(mf->file, (uint64_t)off, (uint32_t)size, &d);
+	req_interruptible_end(req, &interruptible);
+	if (status < 0)
+		reply_status(req, status);
+	else
+		reply_data(req, &d);
+	kernel_size_answered(&under_way);
+	if (passing &&
+	    (passing->leases || passing->is_short || !ll_leased(fs->client, ino_of(fs, ino))))
+		drop_passing(fs, passing, ino, off, size);
+	else if (passing)
+		passing_end(passing);
+	else if (status >= 0)
+		drop_pages(fs, fi, ino, off, size);
+}
+
+/* Drops the pages that a write without a lease leaves in the kernel, since other clients may change
+ * the file after the reply. Only whole pages: the kernel may hold a page that was written in part
+ * until it has the reply. If such a page is up to date, a read has filled it, and that read drops
+ * it (drop_passing). */
+static void drop_written(struct leatfs *fs, struct mount_request *mr, fuse_ino_t ino, off_t off,
+			 int64_t n)
+{
+	const int64_t page = sysconf(_SC_PAGESIZE);
+	const int64_t from = (off + page - 1) / page * page, to = (off + n) / page * page;
+
+	if (from >= to)
+		return;
+	session_request_bytes_end(mr);
+	invalidate_inode_behind(fs, ino_of(fs, ino), from, to - from);
+}
+
+static int64_t write_data(struct ll_file *f, const struct mount_request *mr, const char *buf,
+			  size_t size, off_t off, bool pages)
+{
+	struct slot_vec v;
+
+	if (!mr || !mr->slot)
+		return pages ? ll_pwrite_pages(f, buf, size, (uint64_t)off)
+			     : ll_pwrite(f, buf, size, (uint64_t)off);
+	v = (struct slot_vec){
+		mr->slot, (uint32_t)((const uint8_t *)buf - mr->slot->data), (uint32_t)size};
+	return pages ? ll_write_pages(f, (uint64_t)off, &v, 1) : ll_write(f, (uint64_t)off, &v, 1);
+}
+
+void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
+	      struct fuse_file_info *fi)
+{
+	struct mount_request *mr = session_request();
+	struct leatfs *fs = req_fs(req);
+	struct mount_file *mf = file_of(req, fi);
+	struct kernel_size *known = kernel_size_busy(fs, ino_of(fs, ino));
+	int64_t n = 0;
+
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 16)
+	if (fi->kill_suidgid)
+		n = drop_set_ids(req, ino);
+#endif
+	if (by_pages(fi) || fi->writepage)
+		ll_leaves_pages(mf->file);
+	if ((mf->flags & O_APPEND) && !fi->writepage)
+		ll_set_append(mf->file, (fi->flags & O_APPEND) != 0);
+	if (n == 0)
+		n = write_data(mf->file, mr, buf, size, off, fi->writepage);
+	if (n < 0) {
+		kernel_size_idle(known);
+		reply_status(req, (int)n);
+		return;
+	}
+	metric_add(&fs->metrics.written_bytes, (uint64_t)n);
+	/* Drops pages that a read filled meanwhile: the kernel does not drop them at the end of an
+	 * asynchronous direct write. A write-back (fi->writepage) may use the same file, and would
+	 * wait for its own page. */
+	if (n > 0 && !fi->writepage && ll_past_pages(mf->file)) {
+		session_request_bytes_end(mr);
+		invalidate_inode_behind(fs, ino_of(fs, ino), off, n);
+	} else if (by_pages(fi) && !fi->writepage && !ll_leased(fs->client, ino_of(fs, ino))) {
+		drop_written(fs, mr, ino, off, n);
+	}
+	kernel_size_grown(fs, ino_of(fs, ino), (uint64_t)(off + n));
+	kernel_size_idle(known);
+	fuse_reply_write(req, (size_t)n);
+	drop_pages(fs, fi, ino, off, size);
+}
+
+void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct mount_file *mf = file_of(req, fi);
+	int status = ll_flush(mf->file);
+
+	(void)ino;
+	unlock_at_flush(mf->file, fi->lock_owner);
+	reply_status(req, status);
+}
+
+void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct mount_file *mf = file_find(req_fs(req), fi);
+
+	(void)ino;
+	/* Otherwise a previous daemon has released it, and was ended before it replied. */
+	if (mf) {
+		if (fi->flock_release)
+			unlock_at_release(mf->file, fi->lock_owner);
+		open_files_end(req_fs(req), mf);
+	}
+	fuse_reply_err(req, 0);
+}
+
+void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+	struct interruptible interruptible;
+
+	(void)ino;
+	req_interruptible_begin(req, &interruptible);
+	int status = ll_fsync(file_of(req, fi)->file, datasync != 0);
+	req_interruptible_end(req, &interruptible);
+	reply_status(req, status);
+}
+
+void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len,
+		  struct fuse_file_info *fi)
+{
+	struct leatfs *fs = req_fs(req);
+	int status = drop_set_ids_for_user(req, ino);
+
+	if (status == 0)
+		status = ll_fallocate(file_of(req, fi)->file, (uint32_t)mode, (uint64_t)off,
+				      (uint64_t)len);
+	if (status == 0)
+		kernel_size_grown(fs, ino_of(fs, ino), (uint64_t)(off + len));
+	reply_status(req, status);
+}
+
+void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
+{
+	struct leatfs *fs = req_fs(req);
+	struct interruptible interruptible;
+	int64_t at;
+
+	/* The kernel sends SEEK without writing back pages that mappings have changed; dropping
+	 * pages writes them back. The kernel holds the inode's lock but no page, and a request that
+	 * holds a page does not wait for that lock. */
+	if (ll_has_mapped(file_of(req, fi)->file))
+		invalidate_inode_now(fs, ino_of(fs, ino), 0, 0);
+	req_interruptible_begin(req, &interruptible);
+	at = ll_seek(file_of(req, fi)->file, (uint64_t)off, whence);
+	req_interruptible_end(req, &interruptible);
+	if (at < 0)
+		reply_status(req, (int)at);
+	else
+		fuse_reply_lseek(req, at);
+}
+
+/* If the servers cannot copy, the kernel falls back to reads and writes (EOPNOTSUPP). */
+void op_copy_file_range(fuse_req_t req, fuse_ino_t ino, off_t off, struct fuse_file_info *fi,
+			fuse_ino_t to, off_t to_off, struct fuse_file_info *to_fi, size_t len,
+			int flags)
+{
+	struct leatfs *fs = req_fs(req);
+	int64_t n = -LE_NOTSUP;
+
+	(void)ino;
+	if (flags == 0 && len > 0)
+		n = drop_set_ids_for_user(req, to);
+	if (n == 0)
+		n = ll_copy(file_of(req, fi)->file, (uint64_t)off, file_of(req, to_fi)->file,
+			    (uint64_t)to_off, len);
+	if (n == -LE_NOTSUP)
+		fuse_reply_err(req, EOPNOTSUPP);
+	else if (n < 0)
+		reply_status(req, (int)n);
+	else {
+		kernel_size_grown(fs, ino_of(fs, to), (uint64_t)(to_off + n));
+		fuse_reply_write(req, (size_t)n);
+	}
+}

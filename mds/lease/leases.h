@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table of leases: which session may cache an inode. Under a *read* lease a client caches
+ * attributes, the entries of a directory (also the absence of a name) and the data of a file. A
+ * *write* lease is given to the only session that has the file open: its client may delay
+ * writes, and only this client has the current size and mtime. Soft state: after a restart no
+ * session has a lease, and nothing that a client may have cached is changed until its lease has
+ * expired (lease_check.h).
+ *
+ * A contended inode, whose leases are recalled repeatedly, gets none for a while: a request
+ * without a lease costs one round trip, a recall three.
+ *
+ * Owned by the loop; nothing here yields.
+ */
+#ifndef LEAT_MDS_LEASE_LEASES_H
+#define LEAT_MDS_LEASE_LEASES_H
+
+#include "mds/session/session.h"
+
+#define LEASE_CONTENDED_MAX 4096u
+
+struct lease_file {
+	struct hmap_node node;
+	struct ino ino;
+	struct list leases; /* struct lease, by_file */
+	uint32_t n_blocked; /* operations that have recalled it and still run: no new leases */
+	struct waitq q;     /* woken when a recall has ended */
+};
+
+struct lease {
+	struct list by_file, by_session;
+	struct lease_file *file;
+	struct session *session;
+	bool write : 1;
+	bool recalling : 1;
+	bool claimed : 1; /* reclaimed by a client of a squashed network: no right to the inode */
+	/* For how long requests have waited for this recall without result, in tenths of a
+	 * second, added up over requests that follow each other within session_ttl_ms; and when
+	 * the last one stopped waiting, in seconds of the loop's clock. */
+	uint16_t asked_ds;
+	uint32_t asked_s;
+};
+
+struct leases {
+	struct hmap map;
+	uint32_t n, n_max;
+	/* Inodes with recent recalls, by hash. A collision only makes the server give a lease
+	 * earlier. */
+	struct lease_contention {
+		struct ino ino;
+		uint64_t until_us;
+		uint32_t ms;
+	} contentions[LEASE_CONTENDED_MAX];
+};
+
+/* Makes an empty table for at most n_max leases. */
+void leases_init(struct leases *ls, uint32_t n_max);
+/* Frees the table and all leases. */
+void leases_fini(struct leases *ls);
+
+/* Gives the session a lease on the inode, or sets the mode of the lease that it has. Returns false
+ * if the session has ended, leases on the inode are blocked, recalled or contended, the table is
+ * full, or there is no memory. */
+bool lease_give(struct leases *ls, struct session *se, struct ino ino, bool write);
+/* True if a session other than se has a lease on the inode; write: a write lease. se NULL: any
+ * session. */
+bool lease_foreign(const struct leases *ls, struct ino ino, const struct session *se, bool write);
+/* The leases on the inode; NULL: there are none, and none is being recalled. */
+struct lease_file *lease_file_find(const struct leases *ls, struct ino ino);
+/* The lease of the session on the inode; NULL: none. */
+struct lease *lease_find(const struct leases *ls, struct ino ino, const struct session *se);
+/* Frees the lease and wakes the requests that wait for its recall. */
+void lease_drop(struct leases *ls, struct lease *l);
+/* Drops up to n_max leases of the session. Returns true if there are more. */
+bool leases_drop_some(struct leases *ls, struct session *se, uint32_t n_max);
+/* Drops all leases on an inode that is removed. */
+void leases_drop_inode(struct leases *ls, struct ino ino);
+
+/* Blocks new leases on the inode until leases_unblock was called as often. Returns NULL without
+ * memory. */
+struct lease_file *leases_block(struct leases *ls, struct ino ino);
+/* Undoes one leases_block. f may be freed. */
+void leases_unblock(struct leases *ls, struct lease_file *f);
+/* Notes that the leases on the inode were recalled. If that happens often, leases are not given for
+ * a while. */
+void lease_mark_contended(struct leases *ls, struct ino ino);
+
+#endif
