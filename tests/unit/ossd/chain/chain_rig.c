@@ -18,8 +18,8 @@
 #include "ossd/format.h"
 #include "ossd/server.h"
 
-/* Processes that crash, and those that are there when the simulation ends, leave their memory.
- * Weak, because a test may have both rigs. */
+/* Processes that crash, and those that run when the simulation ends, do not free their memory.
+ * Weak, because a test may link both rigs. */
 int __lsan_is_turned_off(void) __attribute__((weak));
 int __lsan_is_turned_off(void)
 {
@@ -150,7 +150,7 @@ static void member_init(struct chain_rig *r, uint32_t i)
 	assert_int_equal(sim_proc_start(m->proc, server_main, m), 0);
 }
 
-/* ---- what the metadata server would say ---- */
+/* ---- the metadata server's part ---- */
 
 static uint32_t put_chain(struct chain_rig *r, uint8_t *buf, size_t size)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Object servers that are the members of one chain, in simulated processes, with a stand-in for the
- * metadata server: the rig itself decides on members and epochs and tells them. One client
+ * Object servers that are the members of one chain, in simulated processes. The rig stands in for
+ * the metadata server: it decides on members and epochs, and sends them to the servers. One client
  * process writes and reads.
  */
 #ifndef LEAT_TESTS_CHAIN_RIG_H
@@ -30,7 +30,7 @@ struct member {
 	struct slot_pool *bulk;
 	bool formatted, running;
 	enum member_state state;
-	struct rpc_client *client; /* of the test's process, which calls itself a metadata server */
+	struct rpc_client *client; /* of the test's process, in the role of a metadata server */
 };
 
 struct chain_rig {
@@ -44,8 +44,8 @@ struct chain_rig {
 	struct slot_pool *pool;
 	void (*fn)(struct chain_rig *r);
 	bool done;
-	uint32_t lease_ms; /* 0: no lease is renewed any more */
-	uint32_t grace_ms; /* 0: servers that crashed wait for nobody */
+	uint32_t lease_ms; /* 0: leases are not renewed */
+	uint32_t grace_ms; /* 0: servers that crashed have no grace period */
 	uint64_t disk;     /* size of the data files, before the run */
 	uint64_t disk_us;  /* latency of a disk operation is 1..this; 0: 500 */
 };
@@ -55,15 +55,16 @@ void chain_rig_run(uint64_t seed, uint32_t n, void (*fn)(struct chain_rig *r));
 void chain_rig_run_on(struct chain_rig *r, uint64_t seed, uint32_t n,
 		      void (*fn)(struct chain_rig *r));
 
-/* Members in this order, states of r->m[].state; tells all that live. Epoch + 1. */
+/* Sets a new epoch (+ 1) with the members in r->order and the states in r->m[].state; sends it to
+ * all servers that run. */
 void crig_members(struct chain_rig *r);
-/* Tells one of them what there is. */
+/* Sends the chain to member i. */
 void crig_tell(struct chain_rig *r, uint32_t i);
 void crig_crash(struct chain_rig *r, uint32_t i);
-/* Starts it again; it knows what its disk tells. */
+/* Starts member i again, with what its disk has. */
 void crig_restart(struct chain_rig *r, uint32_t i);
 void crig_cut_off(struct chain_rig *r, uint32_t a, uint32_t b, bool cut);
-/* As if it came from the member before i. */
+/* Sends a request to member i as the member before it. */
 int crig_say(struct chain_rig *r, uint32_t i, const struct oss_forward_req *req);
 
 struct crig_write {
@@ -78,9 +79,9 @@ struct crig_write {
 	bool seen;     /* and FRAME_SEEN */
 	bool accepted; /* out */
 };
-/* One attempt at member i. */
+/* One attempt at member i. Returns 0 or a status. */
 int crig_write(struct chain_rig *r, uint32_t i, struct crig_write *w, uint64_t timeout_ms);
-/* The same, by a fiber of its own. */
+/* Writes in a fiber. */
 struct crig_async {
 	struct chain_rig *r;
 	uint32_t at;
@@ -91,16 +92,17 @@ struct crig_async {
 };
 void crig_start(struct crig_async *a);
 void crig_wait(struct crig_async *a);
-/* Bytes (up to the end), or a status. */
+/* Returns the number of bytes, up to the end of the chunk, or a status. */
 int64_t crig_read(struct chain_rig *r, uint32_t i, const struct chunk_id *chunk, void *buf,
 		 uint32_t len);
-/* The same for a client's session. */
+/* Like crig_read, for a client's session. */
 int64_t crig_read_as(struct chain_rig *r, uint32_t i, uint64_t session,
 		     const struct chunk_id *chunk, void *buf, uint32_t len);
-/* The whole chunk, when nothing of it is pending any more. */
+/* Reads the whole chunk, after no version of it is pending. */
 int64_t crig_read_any(struct chain_rig *r, uint32_t i, const struct chunk_id *chunk, uint8_t *buf);
-/* Fragments of the same blocks of a chunk: writer i has bytes i, i + 4, … of each kilobyte's 64.
- * Each is written until that is done (again: whatever was answered; else OVERLOAD alone passes). */
+/* Writes fragments of the same blocks of a chunk: writer i writes bytes i, i + 4, … of each
+ * kilobyte's 64. Each write is repeated until it succeeds: after any error if `again` is set, else
+ * only after OVERLOAD. */
 struct crig_writer {
 	struct chain_rig *r;
 	struct chunk_id chunk;
@@ -110,16 +112,18 @@ struct crig_writer {
 	uint64_t timeout_ms;
 };
 #define RIG_WRITERS 4u
-/* So many, at once; all members have the model then, up to where they wrote. */
+/* Runs RIG_WRITERS writers concurrently. Afterwards all members have the model, up to the end of
+ * the written bytes. */
 void crig_write_many(struct crig_writer *like);
 int crig_remove(struct chain_rig *r, uint32_t i, struct ino ino, uint64_t seq);
 int crig_trim(struct chain_rig *r, uint32_t i, const struct chunk_id *file, uint64_t size,
 	     uint64_t seq, uint8_t *ret_shown);
-/* A hole; under slot 79. */
+/* Punches a hole, under slot 79. */
 int crig_punch(struct chain_rig *r, uint32_t i, const struct chunk_id *file, uint64_t off,
 	       uint64_t len, uint64_t seq);
 void crig_fill(uint8_t *p, uint32_t len, uint64_t seed);
-/* Every member that runs has the same chunks, versions and sums, and nothing is pending. */
+/* Waits until no version is pending; checks that all running members have equal chunks, versions
+ * and sums. */
 void crig_wait_quiet(struct chain_rig *r);
 void crig_check_equal(struct chain_rig *r);
 

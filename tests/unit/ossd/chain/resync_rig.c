@@ -10,8 +10,8 @@
 #include "ossd/chain/chains.h"
 #include "ossd/format.h"
 
-/* Processes that crash, and those that are there when the simulation ends, leave their memory.
- * Weak, because a test may have both rigs. */
+/* Processes that crash, and those that run when the simulation ends, do not free their memory.
+ * Weak, because a test may link both rigs. */
 int __lsan_is_turned_off(void) __attribute__((weak));
 int __lsan_is_turned_off(void)
 {
@@ -23,7 +23,7 @@ int __lsan_is_turned_off(void)
 
 static const struct uuid CLUSTER = {{3, 1, 4}};
 
-static struct rrig *rig_of_synced; /* one at a time */
+static struct rrig *rig_of_synced; /* one rig at a time */
 
 /* ---- nodes ---- */
 
@@ -478,7 +478,8 @@ uint64_t rrig_same(struct rrig *r, uint32_t a, uint32_t b)
 	uint64_t n = 0;
 
 	ASSERT(x);
-	ASSERT(fiber_sleep_us(3000000) == 0); /* until everybody knows what is committed */
+	ASSERT(fiber_sleep_us(3000000) == 0); /* until all members have the number of the
+					       * committed version */
 	do {
 		list_node(r, a, &from, x);
 		list_node(r, b, &from, y);

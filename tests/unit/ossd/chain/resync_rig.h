@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Object servers of one chain in a simulated cluster, without a metadata server: the test says who
- * is in the chain. Each node is a process of its own; the test runs in another. */
+/* Object servers of one chain in a simulated cluster, without a metadata server: the test sets the
+ * members of the chain. Each node is a process of its own; the test runs in another. */
 #ifndef LEAT_TESTS_RESYNC_RIG_H
 #define LEAT_TESTS_RESYNC_RIG_H
 
@@ -18,19 +18,19 @@
 struct rrig;
 struct rnode {
 	struct rrig *rig;
-	uint32_t id; /* of the target, from 1 */
+	uint32_t id; /* target id, from 1 */
 	char name[16];
 	struct sim_proc *proc;
 	struct ossd_params params;
 	struct ossd_metrics metrics;
-	struct target *target; /* while it runs */
+	struct target *target; /* NULL unless it runs */
 	struct rpc_server *server;
 	struct slot_pool *pool;
 	bool formatted, stop, up;
-	uint32_t adopted;                       /* orders carried out */
-	void (*fn)(struct rnode *n, void *arg); /* to be run there */
+	uint32_t adopted;                       /* number of the last order that was executed */
+	void (*fn)(struct rnode *n, void *arg); /* to be run in the node's process */
 	void *arg;
-	uint32_t synced_target, synced_epoch; /* what it reported last */
+	uint32_t synced_target, synced_epoch; /* last report of a filled member */
 	struct rpc_client *client;            /* of the test's process */
 };
 
@@ -42,14 +42,14 @@ struct rrig {
 	struct rnode node[RRIG_NODES];
 	uint32_t n_nodes;
 	struct slot_pool *slots;
-	/* The chain as it is to be: nodes follow. */
+	/* The chain that the nodes have to adopt. */
 	uint32_t epoch, orders;
 	struct chain_member members[CHAIN_MEMBERS_MAX];
 	uint32_t n_members;
 	void (*fn)(struct rrig *r, void *arg);
 	void *arg;
 	bool done;
-	/* Model of what was acknowledged: version and fill byte of each chunk. */
+	/* Seed of the test's random choices. */
 	uint64_t seed;
 };
 
@@ -58,27 +58,29 @@ void rrig_fini(struct rrig *r);
 /* Starts the nodes that are not up, runs fn in a fiber of the test's process until it ends. */
 void rrig_run(struct rrig *r, void (*fn)(struct rrig *r, void *arg), void *arg);
 
-/* ---- from fn ---- */
+/* ---- to be called in fn ---- */
 void rrig_start(struct rrig *r, uint32_t node);
-/* Power loss: what was not synced is gone. */
+/* Power loss: what was not synced is lost. */
 void rrig_crash(struct rrig *r, uint32_t node);
 /* Runs fn in a fiber of the node. */
 void rrig_do(struct rrig *r, uint32_t node, void (*fn)(struct rnode *n, void *arg), void *arg);
 /* A new epoch: states by node, 'S' SYNC, 'Y' SYNCING, 'O' OUT, '-' no member; in the order given by
  * `order` (node numbers). Waits until all nodes that are up have adopted it. */
 void rrig_set(struct rrig *r, const char *order, const char *states);
-/* Waits until some node has reported that the target is filled, in the present epoch. */
+/* Waits until a node has reported that the target is filled, in the present epoch. */
 bool rrig_wait_synced(struct rrig *r, uint32_t node, uint32_t ms);
-/* One whole write of len bytes of value at the head; asked again where that is right. */
+/* Writes one whole chunk of len bytes of value at the head; repeats on errors that allow it. */
 int rrig_write(struct rrig *r, uint64_t ino, uint64_t idx, uint8_t value, uint32_t len);
-/* The files first to last, 16 at most, in one request. */
+/* Removes the files first to last, 16 at most, in one request. */
 int rrig_remove(struct rrig *r, uint64_t first, uint64_t last);
 int rrig_trim(struct rrig *r, uint64_t ino, uint64_t size);
-/* The same under a number of the metadata server's session, so that its answer is kept. */
+/* Like rrig_trim, with a sequence number of the metadata server's session, so that the reply is
+ * recorded. */
 int rrig_trim_as(struct rrig *r, uint64_t ino, uint64_t size, uint64_t seq);
-/* A verified read of the chunk from a node: 0, its first byte (0: no such chunk). */
+/* Reads the chunk from a node and verifies it. Returns 0 and its first byte (0: no such chunk), or
+ * a status. */
 int rrig_read(struct rrig *r, uint32_t node, uint64_t ino, uint64_t idx, uint8_t *ret_value);
-/* How many chunks the two nodes have; asserts that they are the same ones with the same content. */
+/* Returns the number of chunks of the two nodes; asserts that they have equal chunks. */
 uint64_t rrig_same(struct rrig *r, uint32_t a, uint32_t b);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Chains of two and three members over the simulated network: what is written at the head is the
- * same at every member, whatever breaks in between.
+ * Chains of two and three members over the simulated network: what is written at the head is equal
+ * at every member, whatever fails meanwhile.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 
 static const struct chunk_id one = {{5}, 1, 0};
 
-/* ---- all is well ---- */
+/* ---- without failures ---- */
 
 static void write_and_read(struct chain_rig *r)
 {
@@ -27,7 +27,8 @@ static void write_and_read(struct chain_rig *r)
 	crig_fill(data, RIG_CS, 1);
 	assert_int_equal(crig_write(r, 0, &w, 20000), 0);
 	assert_true(w.accepted);
-	/* A fragment over a block's boundary: merged at the head, whole blocks behind it. */
+	/* A fragment across the boundary of two blocks: merged at the head, whole blocks
+	 * downstream. */
 	crig_fill(data + RIG_BS - 100, 300, 2);
 	w = (struct crig_write){one,          RIG_BS - 100, 300, data + RIG_BS - 100,
 				.session = 8, .seq = 2};
@@ -43,7 +44,7 @@ static void write_and_read(struct chain_rig *r)
 		}
 	}
 	assert_int_equal(metric_get(&r->m[0].metrics.forward_reads), 0);
-	/* On the version that it was made for, once. */
+	/* A WRITE_ON_BASE write is executed only on the version that it names, and once. */
 	for (uint64_t base = 1; base <= 3; base++) {
 		w.flags = WRITE_ON_BASE;
 		w.base = base;
@@ -86,7 +87,7 @@ static void trim_and_remove(struct chain_rig *r)
 	crig_check_equal(r);
 	for (uint32_t i = 0; i < r->n; i++)
 		assert_int_equal(crig_read_any(r, i, &one, got), 0);
-	/* It comes back with a version that was never there. */
+	/* A new chunk gets a version that was never used. */
 	w = (struct crig_write){one, 0, 100, data, .session = 8, .seq = 3};
 	assert_int_equal(crig_write(r, 0, &w, 20000), 0);
 	crig_check_equal(r);
@@ -100,7 +101,7 @@ static void test_trim_and_remove(void **state)
 	chain_rig_run(4, 3, trim_and_remove);
 }
 
-/* ---- answers of what changes no chunk any more ---- */
+/* ---- ANSWERs of requests without a change ---- */
 
 struct trimmer {
 	struct chain_rig *r;
@@ -139,8 +140,8 @@ static void trim_again_at_last(struct chain_rig *r)
 	assert_memory_equal(got, data, RIG_BS);
 }
 
-/* What is answered, everybody can answer: also the last one, which the one in the middle does not
- * reach. */
+/* Every member has the reply before the client gets it, also the last one, which the second member
+ * cannot reach. */
 static void answered_by_all(struct chain_rig *r)
 {
 	static uint8_t data[100];
@@ -169,7 +170,8 @@ static void test_answered_by_all(void **state)
 		chain_rig_run(seed, 3, answered_by_all);
 }
 
-/* The same answer in another epoch, in which another one leads: it is nobody's to wait for. */
+/* The epoch changes to one with another head while the ANSWER is in flight: no request waits for it
+ * any longer. */
 static void answered_in_next_epoch(struct chain_rig *r)
 {
 	static uint8_t data[100];
@@ -202,7 +204,7 @@ static void test_answered_in_next_epoch(void **state)
 		chain_rig_run(seed, 3, answered_in_next_epoch);
 }
 
-/* A frame of a former answer that comes late takes no later one's place. */
+/* A late frame of an earlier ANSWER does not replace a later one. */
 static void answered_before(struct chain_rig *r)
 {
 	struct oss_forward_req late = {.kind = FORWARD_ANSWER,
@@ -274,7 +276,8 @@ static void epochs(struct chain_rig *r)
 	assert_int_equal(crig_read(r, 1, &one, got, RIG_CS), -LE_STALE_EPOCH);
 	r->epoch--;
 	assert_int_equal(crig_read_any(r, 1, &one, got), RIG_BS);
-	/* Nobody renews the lease: all fall silent, and go on when it is renewed. */
+	/* Without renewed leases all members refuse requests; they serve again when the leases are
+	 * renewed. */
 	r->lease_ms = 0;
 	(void)!fiber_sleep_us(1200000);
 	assert_int_equal(crig_read(r, 0, &one, got, RIG_CS), -LE_NO_LEASE);
@@ -284,7 +287,7 @@ static void epochs(struct chain_rig *r)
 	r->lease_ms = 1000;
 	(void)!fiber_sleep_us(100000);
 	assert_int_equal(crig_write(r, 0, &w, 20000), 0);
-	/* What was adopted is durable. */
+	/* The adopted epoch is durable. */
 	crig_crash(r, 1);
 	crig_restart(r, 1);
 	assert_int_equal(crig_read(r, 1, &one, got, RIG_CS), -LE_NOT_READY);
@@ -316,7 +319,7 @@ static void window(struct chain_rig *r)
 		(void)!fiber_sleep_us(20000);
 	}
 	(void)!fiber_sleep_us(300000);
-	assert_int_equal(c->n_pending, 4); /* the window */
+	assert_int_equal(c->n_pending, 4); /* window_max */
 	for (uint32_t i = 0; i < 8; i++) {
 		assert_false(a[i].ended);
 		assert_false(a[i].w.accepted);
@@ -338,7 +341,8 @@ static void test_window(void **state)
 	chain_rig_run(31, 3, window);
 }
 
-/* What is pending is not seen: the head waits with the reader, others send it there. */
+/* A pending version is not readable: the head lets the reader wait, other members send it to the
+ * head. */
 struct read_async {
 	struct chain_rig *r;
 	int64_t n;
@@ -374,7 +378,7 @@ static void pending(struct chain_rig *r)
 	(void)!fiber_sleep_us(100000);
 	assert_false(ra.ended);
 	assert_int_equal(crig_read(r, 1, &one, got, RIG_CS), -LE_PENDING);
-	/* It has not come so far: nothing newer was ever seen. */
+	/* The pending version has not reached it, and no reader has got that version yet. */
 	assert_int_equal(crig_read(r, 2, &one, got, RIG_CS), RIG_BS);
 	crig_cut_off(r, 1, 2, false);
 	crig_wait(&a);
@@ -393,7 +397,7 @@ static void test_pending(void **state)
 
 /* ---- failures ---- */
 
-/* The member behind is away: the head goes on alone, and what was under way is answered. */
+/* The member downstream is away: the head continues alone, and the pending write is answered. */
 static void lost_follower(struct chain_rig *r)
 {
 	static uint8_t data[RIG_CS], got[RIG_CS];
@@ -412,7 +416,7 @@ static void lost_follower(struct chain_rig *r)
 	}
 	crig_members(r);
 	crig_wait(&a);
-	/* A client that asks by the new map, with the same number: the answer that there was. */
+	/* A client that repeats the request with the new map gets the recorded reply. */
 	if (a.rc == -LE_STALE_EPOCH)
 		assert_int_equal(crig_write(r, 0, &a.w, 20000), 0);
 	else
@@ -429,8 +433,8 @@ static void test_lost_follower(void **state)
 	chain_rig_run(41, 3, lost_follower);
 }
 
-/* The head dies with a version that the others hold: the next one commits it and knows the answer.
- * */
+/* The head crashes with a version that the others hold: the next head commits it and has the
+ * reply. */
 static void lost_head(struct chain_rig *r)
 {
 	static uint8_t data[RIG_CS], got[RIG_CS];
@@ -468,7 +472,7 @@ static void test_lost_head(void **state)
 		chain_rig_run(seed, 2 + seed % 2, lost_head);
 }
 
-/* A head promises no more than the members behind have kept for it. */
+/* A head grants no more space than the members downstream have reserved for it. */
 static void reserves(struct chain_rig *r)
 {
 	struct space *head = &r->m[0].target.store->space;
@@ -492,7 +496,8 @@ static void test_reserves(void **state)
 	chain_rig_run(76, 3, reserves);
 }
 
-/* A version that only a dead head's follower holds, and the new head does not: dropped. */
+/* Only a follower of the crashed head holds the version, and the new head does not: it is
+ * dropped. */
 static void orphan(struct chain_rig *r)
 {
 	static uint8_t data[RIG_CS], got[RIG_CS];
@@ -504,9 +509,9 @@ static void orphan(struct chain_rig *r)
 	crig_fill(data, RIG_CS, 1);
 	assert_int_equal(crig_write(r, 0, &w, 20000), 0);
 	crig_wait_quiet(r);
-	/* In this epoch the third one is behind the head; then the head dies and the second, which
-	 * was not told, leads. (No metadata server would do that: it stands for any lost message.)
-	 * */
+	/* In this epoch the third member is downstream of the head. Then the head crashes and the
+	 * second member, which was not notified, leads. (No metadata server would do that: it
+	 * stands for any lost message.) */
 	r->order[1] = 2;
 	r->order[2] = 1;
 	crig_members(r);
@@ -539,7 +544,8 @@ static void test_orphan(void **state)
 	chain_rig_run(80, 3, orphan);
 }
 
-/* Frames lost, doubled late, reordered, links broken: the same at every member, once. */
+/* Frames are lost, doubled, late and reordered, and links break: each write is executed once, and
+ * all members are equal. */
 static void bad_network(struct chain_rig *r)
 {
 	struct transport_sim_options bad = {.delay_us_max = 2000,
@@ -578,8 +584,9 @@ static void test_bad_network(void **state)
 		chain_rig_run(seed, 2 + seed % 2, bad_network);
 }
 
-/* A removal that was committed, when a head that has not heard of that says it again: it is
- * history, though nothing of the chunk is left to tell so. What is on its way is waited for. */
+/* A removal was committed, and a head that has not been notified of that sends it again: the member
+ * takes it for history, though it has no record of the chunk. If the chunk is still in flight, the
+ * member waits for it. */
 static void removed_before(struct chain_rig *r)
 {
 	static uint8_t data[RIG_BS];
@@ -592,7 +599,7 @@ static void removed_before(struct chain_rig *r)
 	crig_members(r); /* another epoch */
 	req.base = req.committed = 1;
 	assert_int_equal(crig_say(r, 1, &req), 0);
-	req.committed = 0; /* the chunk itself is yet to come */
+	req.committed = 0; /* the chunk is still in flight */
 	assert_int_equal(crig_say(r, 1, &req), -LE_TIMEDOUT);
 }
 
@@ -602,8 +609,8 @@ static void test_removed_before(void **state)
 	chain_rig_run(139, 2, removed_before);
 }
 
-/* Power goes at all members in the middle of writes. Any of them may lead then; what was
- * acknowledged is there, and every store is sound. */
+/* All members lose power during writes. Any of them may become the head: it has every acknowledged
+ * write, and every store is sound. */
 static void power_loss(struct chain_rig *r)
 {
 	static uint8_t data[RIG_CS], got[RIG_CS];
@@ -648,8 +655,8 @@ static void test_power_loss(void **state)
 		chain_rig_run(seed, 2 + seed % 2, power_loss);
 }
 
-/* The tail becomes the head. What was durable at the end of the chain is so at its beginning only
- * when the other one has said so. */
+/* The tail becomes the head. What is durable at the old tail counts as durable at all members only
+ * after the other member has confirmed it. */
 static void turned_round(struct chain_rig *r)
 {
 	static uint8_t data[RIG_CS];
@@ -679,8 +686,9 @@ static void test_turned_round(void **state)
 	chain_rig_run(130, 2, turned_round);
 }
 
-/* The head becomes second with a version that the new head has not. It must not go on from there:
- * the third would take the new head's version of the same number for one that it has had. */
+/* The head becomes the second member, with a version that the new head does not have. It must not
+ * forward that: the third member would take the new head's version of that number for a
+ * repetition. */
 static void overtaken(struct chain_rig *r)
 {
 	static uint8_t data[RIG_CS], got[RIG_CS];
@@ -713,8 +721,8 @@ static void test_overtaken(void **state)
 	chain_rig_run(132, 3, overtaken);
 }
 
-/* The same with two members: the former head asks the new one about its version. Before it hears
- * that there is none of that number, one of that number comes. */
+/* Like `overtaken`, with two members. The previous head queries the new one about its version.
+ * Before the reply that there is no version of that number, a version of that number arrives. */
 static void answered_late(struct chain_rig *r)
 {
 	struct transport_sim_options slow = {.delay_us_max = 200000}, good = {0};
@@ -750,8 +758,8 @@ static void test_answered_late(void **state)
 		chain_rig_run(seed, 2, answered_late);
 }
 
-/* With two versions of each head, and the second comes before the first: it must wait
- * for that one, though there is one of that number. */
+/* Two versions of each head, and the new head's second one arrives before its first: the member
+ * must wait for the first one, though it has a version of that number. */
 static void overtaken_twice(struct chain_rig *r)
 {
 	struct transport_sim_options bad = {.delay_us_max = 2000, .reorder_ppm = 500000};
@@ -796,8 +804,8 @@ static void test_overtaken_twice(void **state)
 		chain_rig_run(seed, 2 + seed % 2, overtaken_twice);
 }
 
-/* A member that is out with what nobody else has heard of: however long that lasts, it has to be
- * compared when it returns. */
+/* A member that is OUT has a version that no other member has received: the chunk stays logged, so
+ * that it is compared when the member returns. */
 static int count_key(void *arg, const struct chunk_key *k)
 {
 	(void)k;
@@ -833,8 +841,9 @@ static void test_kept_back(void **state)
 	chain_rig_run(131, 2, kept_back);
 }
 
-/* The one in the middle starts again before anybody has told what it is. It has on its disk what
- * comes again, but does not know that the third never got it: it must not say that it is there. */
+/* The second member restarts before it gets its state. It has on disk what the head sends again,
+ * but has no record that the third member lacks it: it must not answer that the third member has
+ * it. */
 static void reborn(struct chain_rig *r)
 {
 	static uint8_t data[2 * RIG_BS], got[RIG_CS];
@@ -873,7 +882,7 @@ static void test_reborn(void **state)
 	chain_rig_run(133, 3, reborn);
 }
 
-/* ---- a disk that takes nothing more ---- */
+/* ---- a disk that fails ---- */
 
 static int64_t refuse_write(struct env_file *f, const struct iovec *iov, int n_iov, uint64_t off)
 {
@@ -900,7 +909,7 @@ static void break_disk(struct chain_rig *r, uint32_t i, bool syncs_only)
 	env->ops = &ops;
 }
 
-/* Its program ends: the others go on without it. */
+/* The program ends, and the others continue without it. */
 static void leaves(struct chain_rig *r, uint32_t i)
 {
 	assert_int_equal(chunk_store_status(r->m[i].target.store), -LE_IO);
@@ -913,7 +922,7 @@ static void leaves(struct chain_rig *r, uint32_t i)
 	crig_members(r);
 }
 
-/* The member says so to itself, and leaves; who writes waits until it has. */
+/* The member's own disk fails, and it leaves. The writer waits until then. */
 static void broken_member(struct chain_rig *r)
 {
 	static uint8_t data[RIG_BS], got[RIG_CS];
@@ -932,7 +941,8 @@ static void broken_member(struct chain_rig *r)
 	assert_memory_equal(got, data, RIG_BS);
 }
 
-/* Who writes is to come again, for the other member has all that there was, and leads soon. */
+/* The writer must repeat: the other member has everything acknowledged, and becomes the head
+ * soon. */
 static void broken_head(struct chain_rig *r, bool syncs_only)
 {
 	static uint8_t data[RIG_BS], got[RIG_CS];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What must be compared when a member returns is known, after a crash too, and no more. */
+/* The log names every chunk that must be compared when a member returns, also after a crash, and
+ * few others. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -81,7 +82,7 @@ static void pending_rows(struct rig *r, void *arg)
 
 	(void)r;
 	start(w);
-	write_chunk(w, 0, true); /* a chain that nobody else is in: no rows */
+	write_chunk(w, 0, true); /* a chain without other members: no rows */
 	assert_int_equal(count(w, ROW_PENDING), 0);
 	adopt(w, 5, true, true);
 	write_chunk(w, 1, false);
@@ -89,14 +90,15 @@ static void pending_rows(struct rig *r, void *arg)
 	write_chunk(w, 2, true);
 	assert_int_equal(count(w, ROW_PENDING), 2);
 	chain_log_tick(w->log);
-	assert_int_equal(count(w, ROW_PENDING), 2); /* not at once */
+	assert_int_equal(count(w, ROW_PENDING), 2); /* not immediately */
 	assert_int_equal(fiber_sleep_us(10000000), 0);
 	chain_log_tick(w->log);
-	assert_int_equal(count(w, ROW_PENDING), 1); /* the one that is still under way */
-	write_chunk(w, 2, false);                   /* and once more */
+	assert_int_equal(count(w, ROW_PENDING), 1); /* the one that is still pending */
+	write_chunk(w, 2, false);                   /* pending again */
 	assert_int_equal(count(w, ROW_PENDING), 2);
 	for (uint64_t i = 10; i < 200; i++)
-		write_chunk(w, i, true); /* many idle ones go with the changes of others */
+		write_chunk(w, i, true); /* rows of many idle ones are deleted with the changes
+					  * of others */
 	chain_log_close(w->log);
 }
 
@@ -115,13 +117,13 @@ static void pending_after_start(struct rig *r, void *arg)
 	assert_int_equal(chain_log_list(w->log, ROW_PENDING, &from, 1, &ks), 0);
 	assert_true(ks.n == 1 && ks.more && keys[0].ino.v == 101);
 	assert_int_equal(chain_log_synced_epoch(w->log, CHAIN), 5);
-	/* suspects stay until all are in sync */
+	/* chunks pending at the start stay listed until all members are SYNC */
 	chain_log_committed(w->log, &keys[0]);
 	assert_int_equal(fiber_sleep_us(10000000), 0);
 	chain_log_tick(w->log);
 	assert_true(count(w, ROW_PENDING) >= 1);
 	adopt(w, 6, true, false);
-	assert_int_equal(count(w, ROW_CHANGED), 0); /* they have not changed since */
+	assert_int_equal(count(w, ROW_CHANGED), 0); /* those have not changed since */
 	assert_true(count(w, ROW_PENDING) >= 1);
 	assert_int_equal(chain_log_epoch(w->log, CHAIN), 6);
 	adopt(w, 7, true, true);
@@ -142,7 +144,7 @@ static void test_pending_rows(void **state)
 	rig_fini(&w.rig);
 }
 
-/* ---- a chunk that was under way at the start, and is again ---- */
+/* ---- a chunk that was pending at the start, and is again ---- */
 
 static int one_more(void *arg, const struct chunk_key *k)
 {
@@ -180,7 +182,7 @@ static void under_way_again(struct rig *r, void *arg)
 	start(w);
 	assert_int_equal(n_under_way(w), 2);
 	write_chunk(w, 1, false);
-	adopt(w, 4, true, true); /* what they were is settled, but not what one is now */
+	adopt(w, 4, true, true); /* settles the earlier one, not the present one */
 	assert_int_equal(count(w, ROW_PENDING), 1);
 	assert_int_equal(n_under_way(w), 1);
 	adopt(w, 5, true, false);
@@ -190,7 +192,8 @@ static void under_way_again(struct rig *r, void *arg)
 	assert_int_equal(fiber_sleep_us(10000000), 0);
 	chain_log_tick(w->log);
 	assert_int_equal(count(w, ROW_PENDING), 0);
-	/* What is here and was never committed stays, until all are in sync again. */
+	/* A chunk that is here and was never committed stays listed until all members are SYNC
+	 * again. */
 	write_chunk(w, 1, false);
 	chain_log_kept(w->log, &k);
 	write_chunk(w, 1, true);
@@ -212,7 +215,7 @@ static void test_under_way_again(void **state)
 	rig_fini(&w.rig);
 }
 
-/* ---- changes while somebody is away ---- */
+/* ---- changes while a member is away ---- */
 
 static void log_of_changes(struct rig *r, void *arg)
 {
@@ -222,13 +225,13 @@ static void log_of_changes(struct rig *r, void *arg)
 	start(w);
 	adopt(w, 3, true, true);
 	write_chunk(w, 1, true);
-	write_chunk(w, 2, false); /* is under way when the member goes */
+	write_chunk(w, 2, false); /* is pending when the member leaves */
 	adopt(w, 4, true, false);
 	assert_int_equal(count(w, ROW_CHANGED), 1);
 	for (int i = 0; i < 3; i++)
 		write_chunk(w, 3, true);
 	assert_int_equal(count(w, ROW_CHANGED), 2);
-	adopt(w, 5, true, false); /* goes on */
+	adopt(w, 5, true, false); /* the log continues */
 	assert_int_equal(chain_log_epoch(w->log, CHAIN), 4);
 	assert_int_equal(chain_log_synced_epoch(w->log, CHAIN), 5);
 	chain_log_close(w->log);
@@ -255,7 +258,8 @@ static void stays_given_up(struct rig *r, void *arg)
 
 	(void)r;
 	start(w);
-	adopt(w, 5, true, false); /* must not begin anew: changes of this epoch are missing */
+	adopt(w, 5, true, false); /* must not start a new log: it would lack changes of this
+				   * epoch */
 	write_chunk(w, 40, true);
 	assert_int_equal(chain_log_epoch(w->log, CHAIN), 0);
 	assert_int_equal(count(w, ROW_CHANGED), 0);
@@ -263,7 +267,7 @@ static void stays_given_up(struct rig *r, void *arg)
 	adopt(w, 7, true, false);
 	write_chunk(w, 41, true);
 	assert_int_equal(chain_log_epoch(w->log, CHAIN), 7);
-	adopt(w, 8, false, false); /* not in sync itself: its log is worth nothing */
+	adopt(w, 8, false, false); /* not SYNC itself: its log is void */
 	assert_int_equal(chain_log_epoch(w->log, CHAIN), 0);
 	assert_int_equal(chain_log_synced_epoch(w->log, CHAIN), 7);
 	group_commit_expedite(&w->rig.store->gc);
@@ -287,7 +291,7 @@ static void test_log(void **state)
 	rig_fini(&w.rig);
 }
 
-/* ---- a crash at any moment: what is durable is logged ---- */
+/* ---- a crash at any time: every durable change is logged ---- */
 
 static void write_many(struct rig *r, void *arg)
 {

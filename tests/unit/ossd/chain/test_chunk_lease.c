@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Leases of chunks: writes by other sessions, and what cuts the file, are accepted and answered
- * when the reader has given its lease back, or it is over. Of one copy and of three. Who leads
- * anew waits until those are over that were given before.
+ * Leases of chunks: writes by other sessions, and truncations, are accepted and answered when the
+ * reader has released its lease or the lease has expired. In chains of one member and of three. A
+ * new head waits until the leases that the previous head gave have expired.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,8 +22,8 @@
 #define LEASE  5u
 #define MANY   20u
 
-static const struct chunk_id chunk = {{10}, 1, 0}, other = {{10}, 1, 4}, /* of the same file, */
-			     anew = {{10}, 2, 0}; /* and of another generation */
+static const struct chunk_id chunk = {{10}, 1, 0}, other = {{10}, 1, 4}, /* of the same file */
+			     anew = {{10}, 2, 0}; /* of the same file, in another generation */
 
 static struct rpc_call call_of(struct chain_rig *r, uint32_t i, uint16_t op, const void *req,
 			       void *rep)
@@ -38,7 +38,7 @@ static struct rpc_call call_of(struct chain_rig *r, uint32_t i, uint16_t op, con
 				 .deadline_us = loop_deadline_ms(20000)};
 }
 
-/* The first byte, or a status. */
+/* Returns the first byte, or a status. */
 static int read_leased(struct chain_rig *r, uint32_t i, uint64_t lease)
 {
 	struct oss_read_req req = {.chunk = chunk, .len = LEN, .lease = lease};
@@ -77,7 +77,7 @@ struct writing {
 	struct chain_rig *r;
 	struct crig_write w;
 	uint8_t data[LEN];
-	uint64_t us; /* that it took */
+	uint64_t us; /* duration of the write */
 	bool ended;
 };
 
@@ -128,7 +128,7 @@ static void waits_for_the_reader(struct chain_rig *r)
 	write_begin(r, &wr, &chunk, WRITER, 2);
 	assert_int_equal(fiber_sleep_us(500000), 0);
 	assert_false(wr.ended || wr.w.accepted);
-	/* Who reads now sees it, and keeps nobody. */
+	/* Another reader now reads the new data, and delays no writer. */
 	assert_int_equal(read_leased(r, r->order[0], LEASE + 1), 2);
 	give_back(r, LEASE);
 	write_end(&wr);
@@ -141,8 +141,8 @@ static void others_do_not_wait(struct chain_rig *r)
 	write_now(r, &chunk, WRITER, 1);
 	assert_int_equal(read_leased(r, r->order[0], LEASE), 1);
 	write_now(r, &other, WRITER, 2);                     /* another chunk */
-	write_now(r, &chunk, READER, 2);                     /* its own kernel knows */
-	assert_int_equal(read_leased(r, r->order[0], 0), 2); /* none is taken */
+	write_now(r, &chunk, READER, 2);                     /* the session's own kernel has it */
+	assert_int_equal(read_leased(r, r->order[0], 0), 2); /* takes no lease */
 	give_back(r, LEASE);
 	write_now(r, &chunk, WRITER, 3);
 }
@@ -152,7 +152,7 @@ static void ends_by_itself(struct chain_rig *r)
 	struct writing wr;
 
 	write_now(r, &chunk, WRITER, 1);
-	/* Asked twice, as after a lost answer. */
+	/* Requested twice, as after a lost reply. */
 	assert_int_equal(read_leased(r, r->order[0], LEASE), 1);
 	assert_int_equal(read_leased(r, r->order[0], LEASE), 1);
 	write_begin(r, &wr, &chunk, WRITER, 2);
@@ -179,7 +179,7 @@ static void release_later(void *arg)
 	give_back(arg, LEASE);
 }
 
-/* But tell that there are some: who was cut short waits when it is over. */
+/* The reply reports that there are leases: the client then waits until they have ended. */
 static void cuts_do_not_wait(struct chain_rig *r)
 {
 	uint8_t shown = 2;
@@ -215,7 +215,7 @@ static void there_is_an_end_of_them(struct chain_rig *r)
 	for (uint32_t k = 0; k < CHUNK_LEASES_SESSION_MAX; k++)
 		assert_int_equal(chunk_lease_take(l, &key, READER, LEASE + k, &serial), 0);
 	assert_int_equal(read_leased(r, r->order[0], 1), -LE_OVERLOAD);
-	/* Others are not concerned until all are taken. */
+	/* Other sessions are not affected until all leases are in use. */
 	for (uint32_t k = CHUNK_LEASES_SESSION_MAX; k < CHUNK_LEASES_MAX; k++)
 		assert_int_equal(chunk_lease_take(l, &key, 100 + k % 4, k, &serial), 0);
 	assert_int_equal(chunk_lease_take(l, &key, 200, 1, &serial), -LE_OVERLOAD);
@@ -223,7 +223,8 @@ static void there_is_an_end_of_them(struct chain_rig *r)
 	assert_int_equal(read_leased(r, r->order[0], 1), 1);
 }
 
-/* The file was cut to nothing and is written anew; who gives back knows that by now. */
+/* The file was truncated to zero and is written again. The reader releases its lease under the old
+ * generation. */
 static void another_generation_waits_too(struct chain_rig *r)
 {
 	struct writing wr;
@@ -238,7 +239,7 @@ static void another_generation_waits_too(struct chain_rig *r)
 	assert_true(wr.us < 1000000);
 }
 
-/* A read was repeated, and then the first one failed. */
+/* A read was repeated, and then the first attempt failed. */
 static void who_fails_ends_its_own(struct chain_rig *r)
 {
 	const struct chunk_key key = chunk_key_of(RIG_CHAIN, &chunk);
@@ -257,7 +258,7 @@ static void who_fails_ends_its_own(struct chain_rig *r)
 	write_end(&wr);
 }
 
-/* More than there are buffers for. */
+/* More writes than there are buffers. */
 static void who_waits_holds_no_buffer(struct chain_rig *r)
 {
 	struct writing wr[MANY];
@@ -275,7 +276,8 @@ static void who_waits_holds_no_buffer(struct chain_rig *r)
 		write_end(&wr[k]);
 }
 
-/* Two kernels that each wait for the other's page would wait for ever. */
+/* Writes of pages do not wait: two kernels that each wait for the other's page would wait
+ * forever. */
 static void pages_do_not_wait(struct chain_rig *r)
 {
 	uint8_t data[LEN] = {2};
@@ -293,9 +295,10 @@ static void pages_do_not_wait(struct chain_rig *r)
 	assert_int_equal(crig_write(r, r->order[0], &w, 20000), 0);
 	assert_int_equal(sync_readers(r, WRITER, 0), 0);
 	assert_int_equal(sync_readers(r, WRITER, chunk.ino.v + 1), 0);
-	assert_int_equal(sync_readers(r, READER, chunk.ino.v), 0); /* its own kernel knows */
+	assert_int_equal(sync_readers(r, READER, chunk.ino.v), 0); /* its own kernel has the new
+								    * data */
 	assert_true(loop_now_us() - from < 400000);
-	/* Who wants to know that it is seen asks. */
+	/* A session that must be sure that its data is visible sends oss_sync. */
 	assert_int_equal(fiber_spawn("release", release_later, r), 0);
 	assert_int_equal(sync_readers(r, WRITER, chunk.ino.v), 0);
 	assert_in_range(loop_now_us() - from, 500000, 1000000);
@@ -311,7 +314,8 @@ static void reclaim(struct chain_rig *r, uint64_t below)
 	rpc_call_fini(&call);
 }
 
-/* Who goes on with a session ends what the process before had, and nothing of its own. */
+/* A process that takes a session over ends the leases of the previous process, and none of its
+ * own. */
 static void successor_ends_them(struct chain_rig *r)
 {
 	struct writing wr;
@@ -333,7 +337,7 @@ static void successor_ends_them(struct chain_rig *r)
 	assert_true(wr.us < 500000);
 }
 
-/* ---- who leads anew ---- */
+/* ---- a new head ---- */
 
 static void lead(struct chain_rig *r, uint32_t head)
 {
@@ -353,7 +357,8 @@ static uint64_t write_us(struct chain_rig *r, const struct chunk_id *c, uint64_t
 	return wr.us;
 }
 
-/* For what is left of the leases that there may be; and nobody for whom there are none. */
+/* Writes wait for the rest of the term of leases that may exist. Requests that need no lease to end
+ * do not wait. */
 static void holds_answers(struct chain_rig *r, uint64_t from_us)
 {
 	const uint64_t term_us = CHUNK_LEASE_MS * 1000u;
@@ -382,13 +387,13 @@ static void restarts(struct chain_rig *r)
 	from = loop_now_us();
 	crig_restart(r, 0);
 	crig_tell(r, 0);
-	/* Of the only one who reads so. */
+	/* A write by the only session that reads under leases. */
 	assert_true(write_us(r, &chunk, READER, 0) < 100000);
 	holds_answers(r, from);
 }
 
-/* A write that was made, and waited: whoever repeats it waits too, at who leads next, or the next
- * process. */
+/* A write was executed and waits for leases: its repetition waits too, at the next head or in the
+ * next process. */
 static void repeated(struct chain_rig *r)
 {
 	uint8_t data[LEN];
@@ -426,7 +431,7 @@ static void repeated(struct chain_rig *r)
 	assert_int_equal(metric_get(&r->m[r->order[0]].metrics.replays), 1);
 }
 
-/* Nor had anybody before. */
+/* Before the crash no session had a lease either. */
 static void restarts_unleased(struct chain_rig *r)
 {
 	write_now(r, &chunk, WRITER, 1);
@@ -446,7 +451,7 @@ static void takes_over(struct chain_rig *r)
 	from = loop_now_us();
 	lead(r, 1);
 	holds_answers(r, from);
-	/* Back, and with a lease of this one. */
+	/* The first head leads again, and a lease of the second head exists. */
 	assert_int_equal(read_leased(r, 1, LEASE + 1), 9);
 	from = loop_now_us();
 	lead(r, 0);
@@ -461,7 +466,7 @@ static void nobody_reads_pages(struct chain_rig *r)
 	write_now(r, &chunk, WRITER, 2);
 }
 
-/* Who was in no sync until now was not told. */
+/* A member that was not SYNC until now was not notified of leases. */
 static void was_away(struct chain_rig *r)
 {
 	uint64_t from;
@@ -479,7 +484,7 @@ static void was_away(struct chain_rig *r)
 	assert_true(loop_now_us() >= from + CHUNK_LEASE_MS * 1000u);
 }
 
-/* The bug that the tests above are to see. */
+/* The planted bug that the tests above must detect. */
 static void forgets(struct chain_rig *r)
 {
 	write_now(r, &chunk, WRITER, 1);
@@ -490,7 +495,7 @@ static void forgets(struct chain_rig *r)
 	planted_bugs_[PLANTED_BUG_OSS_NEW_HEAD] = false;
 }
 
-/* Not until everybody who may lead next knows of it. */
+/* A lease is given only after every possible next head has been notified. */
 static void tells_first(struct chain_rig *r)
 {
 	write_now(r, &chunk, WRITER, 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several chunks of one cell of the inventory are lost, with their names. */
+/* Several chunks of one cell of the inventory are lost together with their names. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static uint32_t cell_of(uint64_t ino)
 	return i;
 }
 
-/* Files whose first chunks are all of one cell. */
+/* Files whose first chunks all belong to one cell. */
 static void pick_of_a_cell(uint64_t ino[N_OF_CELL + 1])
 {
 	ino[0] = 100;
@@ -79,8 +79,9 @@ static void no_doubt(struct rnode *n, void *arg)
 	assert_false(inventory_is_uncertain(&n->target->store->inventory, RRIG_CHAIN));
 }
 
-/* They are nowhere: who has lost them, who is filled from there and who is filled by that one say
- * so, and none of them reads zeros. Files that are made later are whole. */
+/* No member has the chunks: the member that lost them, the member that is filled from it and the
+ * member filled from that one return an error, and none reads zeros. Files that are made later are
+ * whole. */
 static void doubt_everywhere(struct rrig *r, void *arg)
 {
 	uint64_t ino[N_OF_CELL + 1], later = 100000;
@@ -119,7 +120,7 @@ static void doubt_everywhere(struct rrig *r, void *arg)
 	assert_int_equal(rrig_remove(r, ino[0], ino[0]), 0);
 }
 
-/* The member that returns has them: nothing is in doubt any more, at either of them. */
+/* The member that returns has the chunks: afterwards no cell is uncertain at either member. */
 static void doubt_ends(struct rrig *r, void *arg)
 {
 	uint64_t ino[N_OF_CELL + 1];
@@ -149,8 +150,8 @@ static void doubt_ends(struct rrig *r, void *arg)
 	}
 }
 
-/* One of them was written while the member was away: what the member had is older, and goes. That
- * it is none says nobody, though the member has just removed it. */
+/* The chunks were written while the member was away: its copies are older, and are dropped. Neither
+ * member answers that a chunk does not exist, though the second one has just removed it. */
 static void doubt_of_a_removed_one(struct rrig *r, void *arg)
 {
 	uint64_t ino[N_OF_CELL + 1];
@@ -180,7 +181,7 @@ static void doubt_of_a_removed_one(struct rrig *r, void *arg)
 			assert_int_equal(rrig_read(r, node, ino[i], 0, &value), -LE_CORRUPT);
 }
 
-/* ---- written while it is asked for ---- */
+/* ---- a chunk is written during the query whether it exists ---- */
 
 struct reading {
 	struct rrig *r;
@@ -203,8 +204,9 @@ static void forget_none(struct rnode *n, void *arg)
 	chunk_cache_forget_none(&n->target->store->cache, RRIG_CHAIN);
 }
 
-/* The head knows that there is no such chunk, the other member does not, and asks. The answer comes
- * when a client has written it, and that was acknowledged: it stays. */
+/* The head has recorded that the chunk does not exist. The other member has no such record and
+ * queries the head. The reply arrives after a client's write of the chunk was acknowledged: the
+ * chunk stays. */
 static void written_meanwhile(struct rrig *r, void *arg)
 {
 	uint64_t ino[N_OF_CELL + 1], x;
@@ -256,8 +258,8 @@ static void lose_cell(struct rnode *n, void *arg)
 	kv_batch_destroy(b);
 }
 
-/* It is lost at the only member: that one counts anew when it starts, in the same epoch, and so
- * misses what is lost later. What was in doubt in another cell stays so. */
+/* The only member loses the row of the cell: it counts the cell again at its start, in the same
+ * epoch, and so detects chunks that are lost later. Another uncertain cell stays uncertain. */
 static void counted_anew(struct rrig *r, void *arg)
 {
 	uint64_t ino[N_OF_CELL + 1], other = 100;

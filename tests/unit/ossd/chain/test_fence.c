@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who may do something at an object server: the sessions that live; changes only as long as it
- * hears so. */
+/* Which sessions an object server serves: those that are alive; and it executes changes only for a
+ * limited time after the last report from the metadata server. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ static void write_main(void *arg)
 	a->done = true;
 }
 
-/* Every member refuses what has ended, and nobody else, however long nobody tells anything. */
+/* Every member refuses sessions that have ended, and no others, however old the last report is. */
 static void reads(struct chain_rig *r)
 {
 	static uint8_t buf[RIG_BS];
@@ -64,7 +64,7 @@ static void reads(struct chain_rig *r)
 	for (uint32_t i = 0; i < r->n; i++) {
 		struct fence *f = &r->m[i].target.fence;
 
-		/* Nobody has told yet who lives: then nobody is known to have ended. */
+		/* Without a report of live sessions, no session counts as ended. */
 		f->open = false;
 		assert_int_equal(crig_read_as(r, i, 9, &one, buf, RIG_BS), RIG_BS);
 		live(f, 5, 12, 8, 12);
@@ -90,7 +90,8 @@ static void test_reads(void **state)
 	chain_rig_run(1, 3, reads);
 }
 
-/* Where sessions may lose their rights nothing is read that nobody has told of for so long. */
+/* Where exports may take rights from sessions, nothing is read when the last report is older than
+ * READ_MS. */
 static void reads_with_rights(struct chain_rig *r)
 {
 	static uint8_t buf[RIG_BS];
@@ -102,14 +103,14 @@ static void reads_with_rights(struct chain_rig *r)
 		uint64_t now = loop_now_us();
 
 		f->open = false;
-		/* It has registered, and does not know yet who lives. */
+		/* The target has registered, and has no report of live sessions yet. */
 		fence_reads_for(f, READ_MS);
 		assert_int_equal(crig_read_as(r, i, 8, &one, buf, RIG_BS), -LE_NO_LEASE);
 		live(f, 5, 12, 8, 12);
 		fence_update(f, now, FENCE_MS, READ_MS);
 		assert_int_equal(crig_read_as(r, i, 8, &one, buf, RIG_BS), RIG_BS);
 		assert_int_equal(crig_read_as(r, i, 9, &one, buf, RIG_BS), -LE_SESSION_GONE);
-		/* An answer of before there was such a network, which was overtaken. */
+		/* A reply from before the export existed, which a later one has overtaken. */
 		fence_update(f, now - 1, FENCE_MS, 0);
 		(void)!fiber_sleep_us(READ_MS * 1000);
 		assert_int_equal(crig_read_as(r, i, 8, &one, buf, RIG_BS), -LE_NO_LEASE);
@@ -132,19 +133,19 @@ static void fenced(struct chain_rig *r)
 	struct async slow = {.r = r, .w = write_of(8, 3)};
 
 	f->open = false;
-	/* Nobody has told yet who lives. */
+	/* Without a report of live sessions, changes are refused. */
 	assert_int_equal(write_once(r, 8, 1), -LE_NO_LEASE);
 	live(f, 5, 12, 8, 12);
 	fence_update(f, loop_now_us(), FENCE_MS, 0);
 	assert_int_equal(write_once(r, 8, 1), 0);
 	assert_int_equal(write_once(r, 9, 1), -LE_SESSION_GONE);
 	assert_int_equal(write_once(r, 13, 1), 0); /* newer than the list */
-	/* An answer that was overtaken brings nobody back. */
+	/* A reply that was overtaken does not revive a session. */
 	live(f, 4, 8, 9, 12);
 	assert_int_equal(write_once(r, 9, 1), -LE_SESSION_GONE);
 	assert_int_equal(fence_applied(f), 5);
 
-	/* What was let in before is carried out, and that is waited for. */
+	/* A change that was admitted before is executed, and the fence waits for it. */
 	slow.w.flags = WRITE_LAZY;
 	assert_int_equal(fiber_spawn("async", write_main, &slow), 0);
 	while (!slow.w.accepted)

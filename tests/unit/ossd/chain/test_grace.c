@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a server that crashed owes to those who have seen what it lost: it serves nobody before its
- * clients have repeated, in an order that fits what was seen, and who comes late with it writes
- * over nothing that others have read or written since.
+ * The grace period of a server that crashed: it serves no other request before its clients have
+ * repeated what it lost, in an order that agrees with earlier reads. A late client overwrites
+ * nothing that others have read or written since.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@ struct async {
 	struct crig_write w;
 	int rc;
 	int64_t n;
-	int byte; /* that was read */
+	int byte; /* first byte that was read */
 	bool done;
 };
 
@@ -71,7 +71,7 @@ static bool is_done_after(struct async *a, uint64_t ms)
 	return a->done;
 }
 
-/* One byte all over block 0 of the chunk. */
+/* One byte value in all of block 0 of the chunk. */
 static struct crig_write block(const struct chunk_id *chunk, int byte, uint64_t session,
 			       uint64_t seq)
 {
@@ -110,7 +110,7 @@ static int say_done(struct chain_rig *r, uint64_t session)
 	return say(r, session, DONE_ALL);
 }
 
-/* Is something lost that the session had been told of? */
+/* Returns whether the server has lost changes that it had accepted from the session. */
 static bool is_lost(struct chain_rig *r, uint64_t session)
 {
 	struct oss_sync_req req = {.ino = {0}};
@@ -144,7 +144,7 @@ static void crash_and_return(struct chain_rig *r)
 	crig_tell(r, 0);
 }
 
-/* Sessions 8 and 9 have written; what 8 wrote last was accepted and seen, and is gone. */
+/* Sessions 8 and 9 have written. The last write of session 8 was accepted and read, and is lost. */
 static void lose_one(struct chain_rig *r)
 {
 	struct async lost = {.r = r, .w = block(&one, 'B', 8, 2)};
@@ -173,7 +173,8 @@ static void repeats_first(struct chain_rig *r)
 	lose_one(r);
 	start(&look, read_main);
 	assert_false(is_done_after(&look, 300));
-	/* Data of others does not take the room, and who is awaited has no business but that. */
+	/* Data of other sessions is refused, so that it takes no slots. An awaited session may only
+	 * repeat. */
 	assert_int_equal(write_block(r, &two, 'Z', 12, 1), -LE_NOT_READY);
 	assert_int_equal(write_block(r, &one, 'C', 9, 2), -LE_NOT_READY);
 	assert_int_equal(say_done(r, 9), 0);
@@ -203,7 +204,7 @@ static void test_repeats_first(void **state)
 	run(repeats_first, 1, GRACE_MS);
 }
 
-/* As it would be without: who reads sees what was there before. */
+/* With the planted bug: a reader gets the state before the lost write. */
 static void goes_back(struct chain_rig *r)
 {
 	int byte;
@@ -221,7 +222,7 @@ static void test_planted(void **state)
 	planted_bugs_[PLANTED_BUG_OSS_NO_GRACE] = false;
 }
 
-/* One of them never comes back. */
+/* One of the awaited sessions never returns. */
 static void bounded(struct chain_rig *r)
 {
 	struct async look = {.r = r};
@@ -234,7 +235,7 @@ static void bounded(struct chain_rig *r)
 	wait_done(&look);
 	assert_int_equal(look.n, RIG_BS);
 	assert_in_range(loop_now_us() - began, (GRACE_MS - 500) * 1000, (GRACE_MS + 500) * 1000);
-	/* Then nobody is kept waiting a second time. */
+	/* The grace period is not repeated. */
 	assert_int_equal(write_block(r, &one, 'C', 9, 2), 0);
 }
 
@@ -244,7 +245,7 @@ static void test_bounded(void **state)
 	run(bounded, 1, GRACE_MS);
 }
 
-/* A session whose first change is lost is known all the same. */
+/* A session is awaited even if its first change is the lost one. */
 static void first_change(struct chain_rig *r)
 {
 	struct async lost = {.r = r, .w = block(&one, 'B', 8, 1)}, look = {.r = r};
@@ -272,8 +273,8 @@ static void test_first_change(void **state)
 }
 
 /*
- * What was sent when the first write had returned waits for that to be durable, and is lost with
- * it. However they come back, the later one stays.
+ * A second session writes after the first write was acknowledged, waits for the first write to be
+ * durable, and is lost with it. In whatever order the sessions repeat, the later write remains.
  */
 static void later_stays(struct chain_rig *r)
 {
@@ -318,7 +319,7 @@ static void test_later_stays(void **state)
 	planted_bugs_[PLANTED_BUG_OSS_UNORDERED] = false;
 }
 
-/* Session 8 does not come before the grace time is over. */
+/* Session 8 does not return before the end of the grace period. */
 static void be_late(struct chain_rig *r)
 {
 	lose_one(r);
@@ -326,14 +327,14 @@ static void be_late(struct chain_rig *r)
 	assert_int_equal(say_done(r, 9), 0);
 	assert_false(is_lost(r, 9));
 	(void)!fiber_sleep_us((GRACE_MS + 500) * 1000);
-	/* Others come in, and so it is seen to be over. */
+	/* The first request of another session ends the grace period. */
 	while (write_block(r, &(const struct chunk_id){{7}, 1, 0}, 'W', 12, 1) == -LE_NOT_READY)
 		(void)!fiber_sleep_us(1000);
 	assert_true(is_lost(r, 8));
 	assert_false(is_lost(r, 12));
 }
 
-/* Where nobody else was, it has lost nothing. */
+/* No other session has used the chunk: session 8 loses nothing. */
 static void late_alone(struct chain_rig *r)
 {
 	int byte;
@@ -346,7 +347,7 @@ static void late_alone(struct chain_rig *r)
 	assert_int_equal(byte, 'B');
 }
 
-/* What others have written since is newer. */
+/* A later write of another session is newer. */
 static void late_writer(struct chain_rig *r)
 {
 	int byte;
@@ -357,14 +358,14 @@ static void late_writer(struct chain_rig *r)
 			 PLANTED_BUG(OSS_LATE) ? 0 : -LE_LATE);
 	assert_int_equal(read_block(r, &byte), RIG_BS);
 	assert_int_equal(byte, PLANTED_BUG(OSS_LATE) ? 'B' : 'C');
-	/* What it writes anew is as good as anybody's, and so is what it repeats later. */
+	/* New writes of the session are executed, and so are later repetitions of those. */
 	assert_int_equal(say_done(r, 8), 0);
 	assert_int_equal(repeat(r, block(&one, 'D', 8, 3), false), 0);
 	assert_int_equal(read_block(r, &byte), RIG_BS);
 	assert_int_equal(byte, 'D');
 }
 
-/* What others have read must not come back to what it was before the crash. */
+/* What others have read must not be replaced by an older change. */
 static void late_reader(struct chain_rig *r)
 {
 	int byte;
@@ -375,11 +376,11 @@ static void late_reader(struct chain_rig *r)
 	assert_int_equal(repeat(r, block(&one, 'B', 8, 2), true), -LE_LATE);
 	assert_int_equal(read_block(r, &byte), RIG_BS);
 	assert_int_equal(byte, 'A');
-	/* Its writer still waits for that one: it comes after what they have read. */
+	/* A change that was not accepted is executed: it orders after those reads. */
 	assert_int_equal(repeat(r, block(&one, 'B', 8, 2), false), 0);
 }
 
-/* Removed since, by the metadata server. */
+/* The metadata server has removed the file since. */
 static void late_removed(struct chain_rig *r)
 {
 	int byte;
@@ -390,8 +391,8 @@ static void late_removed(struct chain_rig *r)
 	assert_int_equal(read_block(r, &byte), 0);
 }
 
-/* The server crashes once more: who was late is so still, and nobody knows what others have done
- * before. What was durable the first time is answered, as ever. */
+/* The server crashes again: the late session is still late, and the record of what others have done
+ * before is lost. A change that was durable before the first crash is answered as ever. */
 static void late_again(struct chain_rig *r)
 {
 	int byte;
@@ -406,7 +407,7 @@ static void late_again(struct chain_rig *r)
 	assert_int_equal(repeat(r, block(&one, 'B', 8, 2), true), -LE_LATE);
 	assert_int_equal(read_block(r, &byte), RIG_BS);
 	assert_int_equal(byte, 'C');
-	/* Once it has said that it has nothing more it is like all others. */
+	/* After its report that it has repeated everything, the session is like others. */
 	assert_int_equal(say_done(r, 8), 0);
 	assert_false(is_lost(r, 8));
 	assert_int_equal(write_block(r, &two, 'E', 8, 3), 0);
@@ -428,8 +429,8 @@ static void test_late(void **state)
 	planted_bugs_[PLANTED_BUG_OSS_LATE] = false;
 }
 
-/* In a replicated chain nobody has seen what was not accepted; what was may have been read at a
- * member that does not lead. */
+/* In a replicated chain no reader gets a change that was not accepted. An accepted one may have
+ * been read at a member that is not the head. */
 static void late_replicated(struct chain_rig *r)
 {
 	int byte;
@@ -453,7 +454,7 @@ static void test_late_replicated(void **state)
 	run(late_replicated, 2, GRACE_MS);
 }
 
-/* Two sessions write the same bytes one behind the other: what is lost is never both. */
+/* Two sessions write the same bytes one after the other: a crash never loses both. */
 static void one_by_one(struct chain_rig *r)
 {
 	struct async a = {.r = r, .w = block(&one, 'A', 8, 2)};
@@ -482,9 +483,9 @@ static void test_one_by_one(void **state)
 }
 
 /*
- * A member behind has heard that the one behind it is away, the head has not yet. What the head
- * then hears to be durable behind it is so in the next epoch, and not where it believes: committed
- * in the old one it would not be in the log of what the one who is away lacks.
+ * The second member has been notified that the third one is away; the head has not. A reply that is
+ * durable downstream holds for the second member's new epoch, not for the head's: if the head
+ * committed the change in its old epoch, the log of what the third member lacks would not have it.
  */
 static void old_epoch(struct chain_rig *r)
 {

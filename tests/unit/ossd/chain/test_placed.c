@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Appends are written where the metadata server has placed them, but over nothing that others have
- * written there. */
+/* Appends are written at their append reservations, but never over bytes that another client has
+ * written. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -44,15 +44,15 @@ static void fragments(struct chain_rig *r)
 
 	crig_fill(a, sizeof(a), 1);
 	crig_fill(b, sizeof(b), 2);
-	/* The one behind is there first. */
+	/* The later range is written first. */
 	assert_int_equal(place(r, 3000, 1000, b), 0);
 	assert_int_equal(place(r, 2000, 1000, a), 0);
 	memcpy(want + 2000, a, 1000);
 	memcpy(want + 3000, b, 1000);
 	same_everywhere(r, want, 4000);
-	/* Once more, as by a session that came after one that had ended. */
+	/* A repetition, as by a session that follows one that has ended. */
 	assert_int_equal(place(r, 2000, 1000, a), 0);
-	/* Somebody has written a byte of it since. */
+	/* Another client has changed one byte of the range since. */
 	other = a[500] ^ 1;
 	assert_int_equal(put(r, 2500, 1, &other, 0), 0);
 	want[2500] = other;
@@ -64,7 +64,7 @@ static void fragments(struct chain_rig *r)
 	same_everywhere(r, want, 5000);
 }
 
-/* Blocks that come whole, and the beginning of the last one. */
+/* Whole blocks, and the beginning of a last one. */
 static void blocks(struct chain_rig *r)
 {
 	static uint8_t a[3 * RIG_BS], b[RIG_BS], want[RIG_CS];
@@ -80,13 +80,13 @@ static void blocks(struct chain_rig *r)
 	memcpy(want + 2 * RIG_BS, b, RIG_BS);
 	assert_int_equal(place(r, RIG_BS, len, a), -LE_EXIST);
 	assert_int_equal(place(r, 2 * RIG_BS, len, a), -LE_EXIST);
-	/* Longer than what is there. */
+	/* Beyond the end of the data. */
 	assert_int_equal(place(r, 3 * RIG_BS, RIG_BS, b), -LE_EXIST);
 	same_everywhere(r, want, RIG_BS + len);
 }
 
-/* Zeros are bytes like others, where somebody has written them: in a part of a block, in whole
- * ones, over what was there, and where a hole was made since. */
+/* Written zeros count as data: in a part of a block, in whole blocks, over earlier data, and where
+ * a hole was punched since. */
 static void zeros(struct chain_rig *r)
 {
 	static const uint8_t zero[3 * RIG_BS];
@@ -100,7 +100,7 @@ static void zeros(struct chain_rig *r)
 	assert_int_equal(place(r, 1999, 1000, a), -LE_EXIST);
 	assert_int_equal(place(r, 1000, 1000, zero), 0);
 	same_everywhere(r, want, 2000);
-	assert_int_equal(place(r, 500, 500, a), 0); /* before it there is nothing */
+	assert_int_equal(place(r, 500, 500, a), 0); /* no data was written before it */
 	memcpy(want + 500, a, 500);
 	assert_int_equal(put(r, 2 * RIG_BS, len, zero, 0), 0);
 	assert_int_equal(place(r, 2 * RIG_BS, RIG_BS, a), -LE_EXIST);
@@ -113,7 +113,7 @@ static void zeros(struct chain_rig *r)
 	assert_int_equal(crig_punch(r, 0, &one, 4 * RIG_BS, RIG_BS, ++seq), 0);
 	assert_int_equal(place(r, 4 * RIG_BS, RIG_BS, a), -LE_EXIST);
 	same_everywhere(r, want, 5 * RIG_BS);
-	/* What is cut off is free again. */
+	/* Truncated bytes are free again. */
 	assert_int_equal(crig_trim(r, 0, &one, 1500, ++seq, NULL), 0);
 	assert_int_equal(place(r, 1499, 1000, a), -LE_EXIST);
 	assert_int_equal(place(r, 1500, 1000, a), 0);
@@ -122,7 +122,7 @@ static void zeros(struct chain_rig *r)
 	same_everywhere(r, want, 2500);
 }
 
-/* More writes that leave gaps than are known, from behind to before them; the last ones can be
+/* More gaps than a chunk record lists, made from the end to the beginning; the last ones can be
  * filled. */
 static void many_gaps(struct chain_rig *r)
 {
@@ -141,7 +141,7 @@ static void many_gaps(struct chain_rig *r)
 	same_everywhere(r, want, 2 * n * 100);
 }
 
-/* Who leads next, or has restarted, knows as much. */
+/* The next head, and a restarted one, have the record of gaps too. */
 static void next_head(struct chain_rig *r)
 {
 	static const uint8_t zero[1000];
@@ -172,8 +172,8 @@ static void next_head(struct chain_rig *r)
 	assert_memory_equal(want, want + RIG_CS / 2, 5000);
 }
 
-/* In these places the checksum multiplies by zero, and adds the upper halves: those may be given
- * and taken. */
+/* The checksum multiplies by zero at these positions and adds the upper halves: moving an amount
+ * from one to the other leaves the sum as it is. */
 static void fill_with_sum(uint8_t block[RIG_BS], uint32_t upper)
 {
 	uint32_t words[] = {0x396cfeb8, upper}, second[] = {0x2c81017c, 100 - upper};

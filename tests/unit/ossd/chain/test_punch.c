@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A hole over many chunks is punched once in each of them, whoever leads and whatever crashes:
- * others have read its zeros meanwhile, and written there. */
+/* A hole over many chunks is punched once in each chunk, whichever member is the head and whatever
+ * crashes: before the repetition, other clients have read its zeros and written there. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "tests/unit/ossd/chain/chain_rig.h"
 
 #define CHUNKS 48u
-#define KEPT   50u /* bytes of the first chunk, and of the last */
+#define KEPT   50u /* length of the data to keep in the first and in the last chunk */
 #define LEN    RIG_BS
 
 static uint64_t seq;
@@ -43,7 +43,7 @@ static void punch_fiber(void *arg)
 	punched = punch(arg, 0, 1);
 }
 
-/* Is there nothing in the middle of it? */
+/* Returns whether the middle of the chunk reads as zeros. */
 static bool is_hole(struct chain_rig *r, uint32_t i, uint32_t idx)
 {
 	static uint8_t got[RIG_CS], zeros[LEN];
@@ -56,8 +56,8 @@ static bool is_hole(struct chain_rig *r, uint32_t i, uint32_t idx)
 	return memcmp(got + KEPT, zeros, LEN - 2 * KEPT) == 0;
 }
 
-/* The first has punched some of it, and is gone; what it has punched is written again at member
- * i. */
+/* The first attempt punched some chunks and then failed. Writes to the punched chunks again at
+ * member i, and repeats the request. */
 static void written_between(struct chain_rig *r, uint32_t i)
 {
 	bool again[CHUNKS];
@@ -83,7 +83,7 @@ static void written_between(struct chain_rig *r, uint32_t i)
 			assert_memory_equal(got + 2 * KEPT, after, sizeof(after));
 		}
 	}
-	/* Another one is made all the same. */
+	/* A new request punches all chunks. */
 	assert_int_equal(punch(r, i, 2), 0);
 	for (uint32_t k = 0; k < CHUNKS; k++)
 		assert_true(is_hole(r, i, k));

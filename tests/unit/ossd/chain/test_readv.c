@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * oss_readv: many reads of a chain in one request say what as many oss_read would say, each for
- * itself; requests that ask for too much, or are none, are refused.
+ * oss_readv: many reads of a chain in one request return what as many oss_read would return, each
+ * with its own status. Malformed and too large requests are refused.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,9 +27,9 @@ struct ask {
 	struct cap caps[READV_PARTS_MAX + 1];
 	struct readv_part parts[READV_PARTS_MAX + 1];
 	uint32_t n_caps, n_parts;
-	uint32_t cut_parts; /* bytes that are missing of the last part */
+	uint32_t cut_parts; /* bytes missing at the end of the last part */
 	uint64_t session;
-	/* answer */
+	/* reply */
 	struct readv_result res[READV_PARTS_MAX];
 	struct piece pieces[READV_PARTS_MAX][4];
 	uint8_t got[READV_BULK_MAX];
@@ -116,7 +116,7 @@ static void add(struct ask *a, uint32_t cap, uint64_t idx, uint32_t off, uint32_
 	a->parts[a->n_parts++] = (struct readv_part){cap, idx, off, len};
 }
 
-/* Chunk 0 of each file, END bytes. */
+/* Writes END bytes to chunk 0 of each file. */
 static void write_files(struct chain_rig *r)
 {
 	for (uint32_t i = 0; i < FILES; i++) {
@@ -130,7 +130,7 @@ static void write_files(struct chain_rig *r)
 	crig_wait_quiet(r);
 }
 
-/* Part i is what the file has, up to the chunk's end, with sums, and zeros behind. */
+/* Checks that part i has the file's bytes with sums, up to the chunk's end, and zeros after it. */
 static void check_part(const struct ask *a, uint32_t i)
 {
 	const struct readv_part *p = &a->parts[i];
@@ -164,9 +164,9 @@ static void same_as_reads(struct chain_rig *r)
 	write_files(r);
 	add(a, 0, 0, 0, 4096);
 	add(a, 2, 0, RIG_BS - 100, 300);      /* two blocks */
-	add(a, 1, 0, END - 50, 4096);         /* the end */
-	add(a, 1, 0, END + RIG_BS, 512);      /* behind it */
-	add(a, 1, 7, 0, 512);                 /* there is no such chunk */
+	add(a, 1, 0, END - 50, 4096);         /* across the end */
+	add(a, 1, 0, END + RIG_BS, 512);      /* after the end */
+	add(a, 1, 7, 0, 512);                 /* no such chunk */
 	add(a, 0, 0, 3 * RIG_BS, RIG_BS);     /* a whole block */
 	add(a, 0, 0, RIG_BS + 1, 2 * RIG_BS); /* three */
 	while (a->n_parts < READV_PARTS_MAX - 20)
@@ -192,8 +192,8 @@ static void test_same_as_reads(void **state)
 	chain_rig_run(2, 3, same_as_reads);
 }
 
-/* More blocks than one slot has room for: what does not fit is refused part by part, the rest is
- * there. */
+/* More blocks than fit into one slot: each part that does not fit is refused, and the others are
+ * returned. */
 static void room_ends(struct chain_rig *r)
 {
 	struct ask *a = new_ask();
@@ -222,7 +222,7 @@ static void test_room_ends(void **state)
 	chain_rig_run(3, 1, room_ends);
 }
 
-/* A block that does not match its sum: its part fails, the others do not. */
+/* A block that does not match its sum: only its part fails. */
 static void damage(struct chain_rig *r)
 {
 	struct chunk_key k = {RIG_CHAIN, {11}, 1, 0};
@@ -257,7 +257,7 @@ static void test_damage(void **state)
 	chain_rig_run(4, 1, damage);
 }
 
-/* ---- what is pending ---- */
+/* ---- pending versions ---- */
 
 struct writing {
 	struct chain_rig *r;
@@ -285,7 +285,7 @@ static void pending(struct chain_rig *r)
 	transport_sim_partition(r->transport, r->m[1].name, r->m[2].name, true);
 	assert_int_equal(fiber_spawn("write", write_main, &w), 0);
 	(void)!fiber_sleep_us(100000);
-	/* Not the head: it says so, of the chunk that it is so of. */
+	/* Not the head: the part with the pending chunk gets LE_PENDING. */
 	assert_int_equal(ask(r, r->m[1].client, 1, a), 0);
 	assert_int_equal(a->res[1].status, -LE_PENDING);
 	check_part(a, 0);
@@ -293,7 +293,7 @@ static void pending(struct chain_rig *r)
 	while (!w.ended)
 		(void)!fiber_sleep_us(1000);
 	assert_int_equal(w.rc, 0);
-	/* The epoch of the chain, the member in sync: as for one read. */
+	/* Epoch, target and target lease are checked as for one read. */
 	r->epoch++;
 	assert_int_equal(ask(r, r->m[0].client, 0, a), -LE_STALE_EPOCH);
 	r->epoch--;
@@ -310,7 +310,7 @@ static void test_pending(void **state)
 	chain_rig_run(5, 3, pending);
 }
 
-/* ---- who may ask what ---- */
+/* ---- capabilities ---- */
 
 static void rights(struct chain_rig *r)
 {
@@ -354,7 +354,7 @@ static void refusals(struct chain_rig *r)
 	struct ask *a = new_ask();
 
 	write_files(r);
-	/* Nothing at all. */
+	/* No parts. */
 	assert_int_equal(ask(r, c, 0, a), 0);
 	assert_int_equal(a->n_res + a->bulk_len, 0);
 	/* No such capability. */
@@ -363,18 +363,18 @@ static void refusals(struct chain_rig *r)
 	/* No bytes. */
 	a->parts[0] = (struct readv_part){0, 0, 0, 0};
 	assert_int_equal(ask(r, c, 0, a), -LE_BAD_MESSAGE);
-	/* Half a part. */
+	/* Half of an encoded part. */
 	a->parts[0].len = 16;
 	a->cut_parts = 3;
 	assert_int_equal(ask(r, c, 0, a), -LE_BAD_MESSAGE);
 	a->cut_parts = 0;
-	/* Too many bytes, also where their sum is beyond 32 bits. */
+	/* Too many bytes, also if their sum exceeds 32 bits. */
 	a->parts[0].len = READV_BULK_MAX;
 	add(a, 0, 0, 0, 1);
 	assert_int_equal(ask(r, c, 0, a), -LE_TOO_BIG);
 	a->parts[0].len = UINT32_MAX;
 	assert_int_equal(ask(r, c, 0, a), -LE_TOO_BIG);
-	/* An offset at the end of all. */
+	/* Offsets at the end of the range of numbers. */
 	a->parts[0] = (struct readv_part){0, 0, UINT32_MAX, 16};
 	a->parts[1] = (struct readv_part){0, UINT64_MAX, 0, 16};
 	assert_int_equal(ask(r, c, 0, a), 0);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An object server and what the metadata server tells it of its chains, when it registers and by
- * heartbeats: who is named in none is in none, whatever it was before. (A target that had been
- * replaced everywhere while it was down took up the chain it had begun with, said that it had been
- * in sync there, and was filled from a log that did not know what it had missed.)
+ * An object server and the chains that the metadata server sends it, at its registration and with
+ * heartbeats. A target that no chain names is in no chain, whatever it was before. Otherwise a
+ * target that was replaced while it was down would serve its old chain, report that it had been
+ * SYNC there, and be filled from a log that lacks what it has missed.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,16 +28,17 @@ static struct {
 	struct rpc_key key;
 	struct sim_proc *mds, *mds2, *ossd, *other, *client;
 	bool formatted, running;
-	bool stop, stopped; /* the server, in order */
-	bool garbage; /* a row that is none comes into the index before the server starts */
+	bool stop, stopped; /* request to stop the server in order, and done */
+	bool garbage; /* the index gets an invalid row before the server starts */
 	struct ossd *server;
 	struct rpc_client *asks;
-	/* what the metadata server says */
-	bool named; /* the chain, with this target and another in sync */
+	/* what the metadata server sends */
+	bool named; /* the chain, with this target and another one SYNC */
 	uint32_t epoch, chains_epoch, lease_ms, read_ms;
 	uint32_t n_heartbeats, n_registers;
-	bool hold, held; /* the answer to a heartbeat, once it is decided */
-	/* and what it heard */
+	bool hold, held; /* withhold the reply to a heartbeat, after its contents are decided;
+			  * withheld */
+	/* what the metadata server has received */
 	uint64_t incarnation;
 	uint32_t n_bad, said_read_ms;
 	void (*test)(void);
@@ -96,7 +97,7 @@ static int on_heartbeat(struct rpc_req *r, const void *in, void *out)
 	return 0;
 }
 
-/* Of another incarnation it is not true. */
+/* A report about another incarnation is refused. */
 static int on_bad(struct rpc_req *r, const void *in, void *out)
 {
 	const struct mds_target_bad_req *q = in;
@@ -214,7 +215,7 @@ static void restart_ossd(void)
 	start_ossd();
 }
 
-/* A request of the chain, in the epoch that it has. */
+/* Sends a request of the chain, in its present epoch. */
 static int ask_target(uint16_t op, const void *req, void *rep)
 {
 	struct rpc_call call = {.op = op,
@@ -230,7 +231,7 @@ static int ask_target(uint16_t op, const void *req, void *rep)
 	return rc;
 }
 
-/* What the target says to a read of the chain in this epoch. */
+/* Returns the target's status for a read of the chain in this epoch. */
 static int read_chain(void)
 {
 	struct oss_read_req req = {.chunk = {{5}, 1, 0}, .len = 100};
@@ -248,7 +249,7 @@ static int list_chunks(void)
 	return ask_target(OP_oss_list, &req, &rep);
 }
 
-/* To be told by the other target that its index is damaged. */
+/* The copy fails: the other target answers that its index is damaged. */
 static int copy_to_other(void)
 {
 	struct target_info other = {.id = 2, .addrs = bytes_str("other:1")};
@@ -306,14 +307,14 @@ static bool is_done(void *arg)
 	return *(bool *)arg;
 }
 
-/* The second address of the metadata server is the better one. */
+/* The second address of the metadata server ranks better. */
 static int rank(struct transport *t, const char *addr)
 {
 	(void)t;
 	return strcmp(addr, "full:mds2:1") == 0 ? 0 : 1;
 }
 
-/* Addresses of the configuration are none that one can connect to, as with several transports. */
+/* Configured addresses are incomplete and have to be expanded, as with several transports. */
 static int expand(struct transport *t, const char *addr, enum addr_use use, char *buf, size_t size)
 {
 	(void)t;
@@ -377,7 +378,8 @@ static void named(void)
 	assert_int_equal(read_chain(), 0);
 }
 
-/* How long reads go on in a silence: the target says so as soon as it goes by it. */
+/* The target reports read_ms, the time that reads continue without contact, as soon as it applies
+ * it. */
 static void reads_end(void)
 {
 	start_ossd();
@@ -387,7 +389,7 @@ static void reads_end(void)
 		bed.read_ms = i == 1 ? 0 : 700 + i;
 		while (bed.said_read_ms != bed.read_ms)
 			(void)!fiber_sleep_us(1000);
-		/* The next heartbeat is told, and there is another one at once. */
+		/* The next heartbeat sets the value, and another one follows immediately. */
 		assert_in_range(loop_now_us() - began, 0, 150000);
 	}
 }
@@ -431,8 +433,8 @@ static void not_told_of_chains(void)
 	assert_int_equal(read_chain(), 0);
 }
 
-/* One that was asked for before the connection moved to a better address, where other epochs were
- * heard, is no news. */
+/* A heartbeat is in flight when the connection moves to a better address, where the server sends
+ * other epochs: its reply is stale. */
 static void late_answer(void)
 {
 	start_ossd();
@@ -448,7 +450,7 @@ static void late_answer(void)
 	assert_int_equal(read_chain(), 0);
 }
 
-/* Then nobody takes the lease away that this target has when it is gone. */
+/* Without a metadata server no other target can get the lease that this target loses. */
 static void no_metadata_server(void)
 {
 	bed.lease_ms = 1000;
@@ -459,8 +461,8 @@ static void no_metadata_server(void)
 	assert_int_equal(read_chain(), 0);
 }
 
-/* What is asked for while the server stops is answered before anything that it needs is gone. Disks
- * are slow, so that it waits for a commit then. */
+/* A request that is executed while the server stops is answered before the server destroys what the
+ * request needs. Disks are slow, so that the request waits for a commit. */
 static void stop_while_asked(void)
 {
 	int rc = 1;
@@ -492,7 +494,7 @@ static void damaged_index(void)
 	await_bad();
 }
 
-/* Nobody asks for what is damaged: the scrub that begins after such a start meets it. */
+/* No client reads the damaged part: the scrub that begins after such a start finds it. */
 static void damage_nobody_meets(void)
 {
 	bed.garbage = true;

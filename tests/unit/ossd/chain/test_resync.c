@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A member that returns is filled until it is equal, whatever happens meanwhile. */
+/* A member that returns is filled until it is equal, whatever happens during the resync. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -51,7 +51,7 @@ static void absence(struct rrig *r, void *arg)
 	assert_int_equal(rrig_same(r, 0, 1), 150);
 	assert_int_equal(rrig_read(r, 1, 100, 0, &value), 0);
 	assert_int_equal(value, 1);
-	/* it is away while some chunks change, come and go: only these are compared */
+	/* away while some chunks are changed, made and removed: only these are compared */
 	rrig_crash(r, 1);
 	rrig_set(r, "01", "SO");
 	write_some(r, 110, 5, 2);
@@ -63,7 +63,8 @@ static void absence(struct rrig *r, void *arg)
 	assert_in_range(compared(r) - before, 9, 30);
 	rrig_set(r, "01", "SS");
 	assert_int_equal(rrig_same(r, 0, 1), 157);
-	/* too long away for the log: all are compared, but only the changed ones copied */
+	/* away for longer than the log covers: all are compared, but only the changed ones are
+	 * copied */
 	rrig_crash(r, 1);
 	rrig_set(r, "01", "SO");
 	write_some(r, 100, 40, 4);
@@ -94,7 +95,7 @@ struct writer {
 	bool stop;
 	uint64_t n, n_failed;
 	struct latch done;
-	uint8_t last[64]; /* acknowledged value of each chunk, 0: none */
+	uint8_t last[64]; /* acknowledged value of each chunk; 0: not defined */
 };
 
 static void writer_fiber(void *arg)
@@ -111,7 +112,7 @@ static void writer_fiber(void *arg)
 			w->n++;
 		} else {
 			w->n_failed++;
-			w->last[i] = 0; /* either */
+			w->last[i] = 0; /* old or new value */
 		}
 		(void)fiber_sleep_us((x >> 40) % 2000);
 	}
@@ -141,7 +142,7 @@ static void kills(struct rrig *r, void *arg)
 		rrig_set(r, "01", "SS");
 		(void)fiber_sleep_us((x = hash_u64(x)) % 50000);
 		if (round % 2) {
-			/* the source loses its power; it is the only one that knows all */
+			/* the source loses power; it is the only SYNC member */
 			rrig_crash(r, 1);
 			rrig_set(r, "01", "SO");
 			(void)fiber_sleep_us((x = hash_u64(x)) % 30000);
@@ -183,7 +184,7 @@ static void test_kills(void **state)
 	}
 }
 
-/* ---- two at once, and who is no member any more gives its space back ---- */
+/* ---- two at once; a target that has left the chain frees its space ---- */
 
 static void two_at_once(struct rrig *r, void *arg)
 {
@@ -214,7 +215,7 @@ static void test_two_at_once(void **state)
 	rrig_fini(&r);
 }
 
-/* ---- answers without a change, while members are filled ---- */
+/* ---- replies of requests without a change, while members are filled ---- */
 
 struct late_trim {
 	struct rrig *r;
@@ -243,8 +244,8 @@ static bool has_answer(const struct rrig *r, uint32_t node)
 	return false;
 }
 
-/* The tail has the answer and does not reach the member that it has filled, which may be in sync on
- * record already. */
+/* The tail has the reply and cannot reach the member that it has filled, which may be SYNC on
+ * record. */
 static void answered_meanwhile(struct rrig *r, void *arg)
 {
 	struct late_trim t = {.r = r};
@@ -276,7 +277,8 @@ static void test_answered_meanwhile(void **state)
 	rrig_fini(&r);
 }
 
-/* It is on its way to one that is being filled when another one is, which it does not go to. */
+/* The ANSWER is in flight to one member that is being filled while another one is filled, which is
+ * not its destination. */
 static void answered_beside(struct rrig *r, void *arg)
 {
 	struct late_trim t = {.r = r};
@@ -288,7 +290,7 @@ static void answered_beside(struct rrig *r, void *arg)
 	fill(r, 1, "012", "SYY");
 	transport_sim_partition(r->net, r->node[0].name, r->node[1].name, true);
 	assert_int_equal(fiber_spawn("late", late_trimmer, &t), 0);
-	/* An attempt waits for twelve seconds then. */
+	/* One attempt waits for twelve seconds. */
 	(void)fiber_sleep_us(14000000);
 	assert_false(t.ended);
 	transport_sim_partition(r->net, r->node[0].name, r->node[2].name, false);
@@ -313,7 +315,7 @@ static void test_answered_beside(void **state)
 	rrig_fini(&r);
 }
 
-/* ---- reported as complete, so it may be in sync on record ---- */
+/* ---- reported as filled, so it may be SYNC on record ---- */
 
 struct late_write {
 	struct rrig *r;
@@ -338,7 +340,7 @@ static void reported(struct rrig *r, void *arg)
 	rrig_set(r, "0", "S");
 	write_some(r, 300, 10, 5);
 	fill(r, 1, "01", "SY");
-	/* Nothing is acknowledged without it any more, whatever becomes of it. */
+	/* After the report no write is acknowledged without that member. */
 	transport_sim_partition(r->net, r->node[0].name, r->node[1].name, true);
 	assert_int_equal(fiber_spawn("late", late_writer, &w), 0);
 	(void)fiber_sleep_us(8000000);
@@ -381,8 +383,9 @@ static void timed_writer(void *arg)
 	w->ended = true;
 }
 
-/* A write is pending at the source, which is not the head, when it begins to list: its list has
- * what was before, as the member has. It is committed before the list is complete. */
+/* A write is pending at the source, which is not the head, when it begins to list its chunks. Its
+ * list has the previous version, as the member has. The write is committed before the list is
+ * complete. */
 static void committed_meanwhile(struct rrig *r, void *arg)
 {
 	uint64_t x = r->seed;
@@ -394,7 +397,8 @@ static void committed_meanwhile(struct rrig *r, void *arg)
 		struct timed_write w = {.r = r, .value = (uint8_t)(2 + i)};
 
 		rrig_set(r, "012", "SSO");
-		assert_int_equal(rrig_write(r, 900, 0, w.value, LEN), 0); /* too much for the log */
+		assert_int_equal(rrig_write(r, 900, 0, w.value, LEN), 0); /* more than the log
+									   * can hold */
 		w.delay_us = (x = hash_u64(x)) % 8000;
 		assert_int_equal(fiber_spawn("timed", timed_writer, &w), 0);
 		(void)fiber_sleep_us(3000);
@@ -418,7 +422,7 @@ static void test_committed_meanwhile(void **state)
 	rrig_fini(&r);
 }
 
-/* ---- chunks whose rows vanish ---- */
+/* ---- chunks whose rows are lost ---- */
 
 static void lose_row(struct rnode *n, void *arg)
 {
@@ -448,7 +452,7 @@ static void lose(struct rrig *r, uint32_t node, uint64_t ino, uint64_t idx)
 	rrig_start(r, node);
 }
 
-/* Who returns without a chunk gets it, though nobody's log tells of it. */
+/* A member that returns without a chunk gets it, though no log names the chunk. */
 static void lost_at_the_member(struct rrig *r, void *arg)
 {
 	(void)arg;
@@ -461,7 +465,7 @@ static void lost_at_the_member(struct rrig *r, void *arg)
 	fill(r, 1, "01", "SY");
 	rrig_set(r, "01", "SS");
 	assert_int_equal(rrig_same(r, 0, 1), 23);
-	/* Now that it is filled it is believed: a log is enough. */
+	/* After it has been filled, its next resync uses the log. */
 	rrig_crash(r, 1);
 	rrig_set(r, "01", "SO");
 	rrig_start(r, 1);
@@ -472,8 +476,9 @@ static void lost_at_the_member(struct rrig *r, void *arg)
 	assert_int_equal(rrig_same(r, 0, 1), 23);
 }
 
-/* Who leads has lost a chunk that the member which returns still has, and one that has changed
- * since that left: the first is taken over, not removed there; the second is nowhere, no hole. */
+/* The head has lost two chunks that the returning member has; one has changed since the member
+ * left. The unchanged chunk is restored from the member, not removed there. The changed one is lost
+ * at both, and no hole. */
 static void lost_at_the_source(struct rrig *r, void *arg)
 {
 	uint8_t value;
@@ -490,7 +495,8 @@ static void lost_at_the_source(struct rrig *r, void *arg)
 	lose(r, 0, 105, 2);
 	rrig_set(r, "01", "SO");
 	assert_int_equal(rrig_read(r, 0, 105, 2, &value), -LE_NOT_READY);
-	/* It keeps no other file. */
+	/* The removal of the lost chunk's file fails, and the other files of the request are
+	 * removed. */
 	assert_int_equal(rrig_remove(r, 103, 106), -LE_NOT_READY);
 	assert_int_equal(rrig_read(r, 0, 103, 0, &value), 0);
 	assert_int_equal(value, 0);
@@ -507,11 +513,11 @@ static void lost_at_the_source(struct rrig *r, void *arg)
 		assert_int_equal(rrig_read(r, node, 105, 2, &value), 0);
 		assert_int_equal(value, 5);
 	}
-	/* That it is lost came with the rest: nobody takes it for a hole. */
+	/* The member has the mark of the lost chunk too: no reader takes the chunk for a hole. */
 	for (uint32_t node = 0; node < 2; node++)
 		assert_int_equal(rrig_read(r, node, 108, 2, &value), -LE_CORRUPT);
 	assert_int_equal(rrig_same(r, 0, 1), 16);
-	/* Its file can be removed, and then it is not missed, also not after a start. */
+	/* The file can be removed. Then the chunk is not missed, also not after a start. */
 	assert_int_equal(rrig_remove(r, 108, 108), 0);
 	assert_int_equal(rrig_read(r, 0, 108, 2, &value), 0);
 	assert_int_equal(value, 0);
@@ -522,7 +528,8 @@ static void lost_at_the_source(struct rrig *r, void *arg)
 	assert_int_equal(value, 0);
 }
 
-/* What is lost at all members stays so for whoever is filled by them, and for whoever is left. */
+/* A chunk that is lost at all members stays lost at members that are filled from them, and after
+ * they have left. */
 static void lost_everywhere(struct rrig *r, void *arg)
 {
 	uint8_t value;
@@ -534,7 +541,7 @@ static void lost_everywhere(struct rrig *r, void *arg)
 	rrig_set(r, "0", "S");
 	fill(r, 1, "01", "SY");
 	rrig_set(r, "01", "SS");
-	/* who had lost it is gone for good, who was filled fills another, and starts once more */
+	/* the member that lost it leaves; the filled one fills another, and starts again */
 	rrig_crash(r, 0);
 	rrig_set(r, "12", "SY");
 	assert_true(rrig_wait_synced(r, 2, 60000));
@@ -551,7 +558,8 @@ static void lost_everywhere(struct rrig *r, void *arg)
 	}
 	assert_int_equal(rrig_write(r, 201, 1, 7, 100), -LE_CORRUPT);
 	assert_int_equal(rrig_same(r, 1, 2), 5);
-	/* cut through the middle it stays as it is; cut away it is a hole, for all of them */
+	/* a truncation through the middle of it fails; one that takes all of it makes it a hole at
+	 * all members */
 	assert_int_equal(rrig_trim(r, 201, RRIG_CS + 5), -LE_CORRUPT);
 	for (uint32_t node = 1; node < 3; node++)
 		assert_int_equal(rrig_read(r, node, 201, 1, &value), -LE_CORRUPT);
@@ -570,8 +578,8 @@ static void lost_everywhere(struct rrig *r, void *arg)
 	assert_int_equal(rrig_same(r, 1, 2), 5);
 }
 
-/* A row that vanishes from the source's index while that runs: whoever is filled by it is told of
- * a lost chunk, not of a hole. */
+/* A row is lost from the source's index while the source runs: the member is notified of a lost
+ * chunk, not of a hole. */
 static void vanished_at_the_source(struct rrig *r, void *arg)
 {
 	struct chunk_key k = key_of(201, 1);
@@ -581,7 +589,7 @@ static void vanished_at_the_source(struct rrig *r, void *arg)
 	rrig_set(r, "0", "S");
 	write_some(r, 200, 5, 4);
 	(void)fiber_sleep_us(1000000);
-	rrig_crash(r, 0); /* so that no record is in its memory */
+	rrig_crash(r, 0); /* so that no record is in memory */
 	rrig_start(r, 0);
 	rrig_set(r, "0", "S");
 	rrig_do(r, 0, lose_row, &k);
@@ -595,7 +603,8 @@ static void vanished_at_the_source(struct rrig *r, void *arg)
 	assert_int_equal(rrig_same(r, 0, 1), 5);
 }
 
-/* A head writes what it has lost: it is there again before. */
+/* The head gets a write to a chunk that it has lost: it first copies the chunk from the other
+ * member. */
 static void lost_and_written(struct rrig *r, void *arg)
 {
 	uint8_t value;
@@ -628,8 +637,8 @@ static void damage_block(struct rnode *n, void *arg)
 	chunk_record_unref(&n->target->store->cache, rec);
 }
 
-/* It has been filled, is in sync on record perhaps, and has not heard so: a version that is made of
- * what is damaged there is made of what others have. */
+/* The member has been filled and may be SYNC on record, without its notice. If it makes a version
+ * from a damaged block, it first repairs the block from the other member. */
 static void damaged_at_who_was_filled(struct rrig *r, void *arg)
 {
 	struct chunk_key k = key_of(100, 0);
@@ -697,7 +706,7 @@ static void test_damaged_at_who_was_filled(void **state)
 	run_lost(damaged_at_who_was_filled);
 }
 
-/* ---- what a member fetches of another ---- */
+/* ---- chunks that a member fetches from another one ---- */
 
 static const struct chunk_key fetched_key = {RRIG_CHAIN, {500}, 1, 0};
 
@@ -773,7 +782,7 @@ static void waits_for_a_slot(struct rrig *r, void *arg)
 	assert_int_equal(f.rc, -LE_STALE);
 }
 
-/* What has been replaced meanwhile is not sent: others may have its blocks. */
+/* A record that was replaced during the wait is not sent: its blocks may have been reused. */
 static void test_fetch_waits_for_a_slot(void **state)
 {
 	struct rrig r;

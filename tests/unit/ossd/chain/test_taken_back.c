@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Versions that a member behind cannot have are taken back at every member, while others are made
- * and others lead.
+ * Versions that a member downstream cannot store are aborted at every member, while other versions
+ * are made and other members lead.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,8 +24,8 @@ static void have_space(struct chain_rig *r, uint32_t i, bool yes)
 	s->reserve = yes ? 1 << 20 : 1ull << 40;
 }
 
-/* The last member has no space: the version is taken back everywhere, and so is what was built on
- * it. */
+/* The last member has no space: the version is aborted at every member, and so are the versions
+ * built on it. */
 static void no_space(struct chain_rig *r)
 {
 	static uint8_t data[RIG_CS], got[RIG_CS];
@@ -35,7 +35,7 @@ static void no_space(struct chain_rig *r)
 
 	crig_fill(data, RIG_CS, 1);
 	assert_int_equal(crig_write(r, 0, &w, 20000), 0);
-	/* The last one's disk belongs to others. */
+	/* No free space on the last member's disk. */
 	have_space(r, r->n - 1, false);
 	for (uint32_t i = 0; i < 3; i++) {
 		a[i] = (struct crig_async){
@@ -53,7 +53,7 @@ static void no_space(struct chain_rig *r)
 	assert_int_equal(crig_read_any(r, 0, &one, got), RIG_BS);
 	crig_check_equal(r);
 	have_space(r, r->n - 1, true);
-	/* The same request again, for it was not executed. */
+	/* Repeats each request under its number: it was not executed. */
 	for (uint32_t i = 0; i < 3; i++)
 		assert_int_equal(crig_write(r, 0, &a[i].w, 20000), 0);
 	crig_check_equal(r);
@@ -68,9 +68,9 @@ static void test_no_space(void **state)
 	chain_rig_run(71, 3, no_space);
 }
 
-/* A head takes back what a member has refused, and before that is on its disk the second one leads.
- * So it is not the former head that says what is taken back: the next one may have it, or gives its
- * number to another write. */
+/* The head aborts what a member has refused, and the second member becomes the head before the
+ * abort is durable. The abort of a previous head has no effect: the next head may have the version,
+ * or give its number to another write. */
 static uint32_t n_overtaken;
 
 static void no_space_then_no_head(struct chain_rig *r)
@@ -93,7 +93,8 @@ static void no_space_then_no_head(struct chain_rig *r)
 	r->order[1] = 0;
 	crig_members(r);
 	crig_wait(&a);
-	/* To be asked again, of who leads now, or it was taken back everywhere before. */
+	/* The client must repeat the request at the new head, or the version was aborted everywhere
+	 * before. */
 	assert_true(a.rc == -LE_STALE_EPOCH || a.rc == -LE_NOSPC);
 	n_overtaken += a.rc == -LE_STALE_EPOCH;
 	planted_bugs_[PLANTED_BUG_CHAIN_REFUSE] = false;
@@ -119,7 +120,7 @@ static void test_no_space_then_no_head(void **state)
 	assert_true(n_overtaken > 0);
 }
 
-/* Says to member i that what the head made of base is taken back. */
+/* Sends member i an ABORT of the versions after base, up to `version`. */
 static int say_abort(struct chain_rig *r, uint32_t i, uint64_t base, uint64_t version)
 {
 	struct oss_forward_req req = {.kind = FORWARD_ABORT,
@@ -131,8 +132,8 @@ static int say_abort(struct chain_rig *r, uint32_t i, uint64_t base, uint64_t ve
 	return crig_say(r, i, &req);
 }
 
-/* Version 3 is at the first two and on its way to the last one, when word of former and later
- * versions that were taken back comes: it is neither taken back nor forgotten. */
+/* The first two members have version 3, and it is in flight to the last one, when ABORTs of earlier
+ * and later versions arrive: version 3 is neither aborted nor lost. */
 static void late_abort(struct chain_rig *r)
 {
 	static uint8_t data[RIG_CS], got[RIG_CS];
@@ -151,8 +152,8 @@ static void late_abort(struct chain_rig *r)
 	crig_start(&a);
 	while (c->n_pending == 0)
 		(void)!fiber_sleep_us(100);
-	assert_int_equal(say_abort(r, 2, 3, 4), -LE_TIMEDOUT); /* it waits for version 3 */
-	assert_int_equal(say_abort(r, 1, 1, 2), -LE_TIMEDOUT); /* out of the last one's reach */
+	assert_int_equal(say_abort(r, 2, 3, 4), -LE_TIMEDOUT); /* waits for version 3 */
+	assert_int_equal(say_abort(r, 1, 1, 2), -LE_TIMEDOUT); /* cannot reach the last member */
 	assert_int_equal(c->n_pending, 1);
 	crig_cut_off(r, 1, 2, false);
 	crig_wait(&a);
@@ -168,8 +169,8 @@ static void test_late_abort(void **state)
 	chain_rig_run(138, 3, late_abort);
 }
 
-/* Versions are taken back while others are made: word of it that comes late must not take back what
- * was made since. */
+/* Versions are aborted while others are made: an ABORT that arrives late must not abort versions
+ * that were made since. */
 static void refusals(struct chain_rig *r)
 {
 	struct transport_sim_options bad = {.delay_us_max = 2000,
@@ -209,8 +210,9 @@ static void test_refusals(void **state)
 		chain_rig_run(seed, 2 + seed % 2, refusals);
 }
 
-/* The answer of a trim is on its way behind when its head is none any more. Its versions were
- * committed before, and nobody speaks of the answer again: it ends, and so does the request. */
+/* The ANSWER of a trim is in flight downstream when its head stops being the head. Its versions
+ * were committed before, and no member sends the ANSWER again: the version ends, and so does the
+ * request. */
 static int64_t trimmed;
 
 static void trim_fiber(void *arg)
@@ -230,7 +232,7 @@ static void answer_of_a_former_head(struct chain_rig *r)
 	assert_int_equal(crig_write(r, 0, &w, 20000), 0);
 	assert_int_equal(crig_trim(r, 0, &one, 100, 0, NULL), 0);
 	crig_wait_quiet(r);
-	/* Nothing is left to do, so that the answer alone goes behind. */
+	/* The trim changes nothing, so that only the ANSWER is forwarded. */
 	trimmed = 1;
 	crig_cut_off(r, 0, 1, true);
 	assert_int_equal(fiber_spawn("trim", trim_fiber, r), 0);
