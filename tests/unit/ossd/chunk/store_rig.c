@@ -67,7 +67,7 @@ void rig_run(struct rig *r, void (*fn)(struct rig *r, void *arg), void *arg)
 	r->done = false;
 	ASSERT(sim_proc_start(r->proc, rig_main, r) == 0);
 	ASSERT(sim_run(r->sim, is_done, r, sim_now_us(r->sim) + LIMIT_US) == 0);
-	sim_proc_crash(r->proc); /* closed: nothing to lose */
+	sim_proc_crash(r->proc); /* the store is closed: nothing is lost */
 }
 
 bool rig_run_crash(struct rig *r, void (*fn)(struct rig *r, void *arg), void *arg, uint64_t events)

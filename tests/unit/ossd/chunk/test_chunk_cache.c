@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What leaves the cache of chunks, and when. */
+/* What the cache of chunks evicts, and when. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,8 @@
 
 #define CS (256u << 10)
 
-/* Chunks that do not exist are forgotten, but only some time after they were used; others stay. */
+/* The cache evicts records of chunks that do not exist, some time after their last use; it keeps
+ * others. */
 static void none_are_forgotten(struct rig *r, void *arg)
 {
 	struct chunk_key id = {1, {5}, 1, 0};
@@ -28,7 +29,8 @@ static void none_are_forgotten(struct rig *r, void *arg)
 	assert_int_equal(fiber_sleep_us(CHUNK_NONE_KEEP_US / 2 + 1000), 0);
 	id.idx = 0;
 	assert_int_equal(rig_read(r, &id, 0, data, sizeof(data), false), sizeof(data));
-	assert_int_equal(r->store->cache.map.n, 2); /* this one, and the one that was used late */
+	assert_int_equal(r->store->cache.map.n, 2); /* the chunk, and the record that was used
+						     * last */
 }
 
 static void test_none_are_forgotten(void **state)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which chunks must be there: what is lost is known by name where it is one, and not forgotten. */
+/* The inventory: it names a lost chunk where a cell lacks one, and keeps that over restarts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -21,7 +21,8 @@ static struct chunk_key key(uint64_t ino)
 	return (struct chunk_key){CHAIN, {ino}, 1, ino % 7};
 }
 
-/* The rows of before, without what is in gone; as after a start. */
+/* Loads the cells of `before` and finds the rows of all chunks but those in gone, as at a start.
+ * Returns the number of lost chunks. */
 static uint64_t start_without(struct chunk_inventory *l, const struct chunk_inventory *before,
 			      uint64_t n, const uint64_t *gone, uint32_t n_gone)
 {
@@ -119,14 +120,14 @@ static void test_one_is_known_by_name(void **state)
 	assert_int_equal(k.ino.v, 37);
 	first.ino.v = last.ino.v = 38;
 	assert_int_equal(inventory_range(&l, &first, &last, &k), INVENTORY_NONE);
-	/* others come and go */
+	/* other chunks are added and removed */
 	for (uint64_t i = 1000; i < 1400; i++) {
 		k = key(i);
 		inventory_add(&l, &k, b);
 	}
 	assert_int_equal(has(&l, 37), INVENTORY_LOST);
 	k = key(37);
-	inventory_add(&l, &k, b); /* it is back */
+	inventory_add(&l, &k, b); /* it is restored */
 	assert_false(inventory_is_uncertain(&l, CHAIN));
 	inventory_remove(&l, &k, b);
 	for (uint64_t i = 1000; i < 1400; i++) {
@@ -141,8 +142,8 @@ static void test_one_is_known_by_name(void **state)
 	kv_batch_destroy(b);
 }
 
-/* So many that cells have lost several: two of a cell can be asked for, of more nothing is sure but
- * what was never there when they were lost. */
+/* So many are lost that cells lack several: where a cell lacks two, each name can be tested; where
+ * it lacks more, only names above any that it had are certain not to be lost. */
 static void test_many_leave_doubt(void **state)
 {
 	struct kv_batch *b = kv_batch_create();
@@ -180,7 +181,7 @@ static void test_many_leave_doubt(void **state)
 		assert_int_equal(inventory_has(&l, &k),
 				 uncertain ? INVENTORY_UNSURE : INVENTORY_NONE);
 	}
-	/* Nobody has them: they are in doubt, nevertheless. */
+	/* No member has them: the cells stay uncertain. */
 	inventory_set_whole(&l, CHAIN, true);
 	assert_int_equal(inventory_trust_gone(&l, CHAIN, b), 0);
 	for (uint32_t i = 0; i < 200; i++)
@@ -237,8 +238,8 @@ static void test_two_in_a_cell_come_back(void **state)
 	kv_batch_destroy(b);
 }
 
-/* A cell in doubt is none any more when all is back, in whatever order, with starts in between;
- * what never was there and comes as well keeps it in doubt. */
+/* An uncertain cell becomes certain when all lost chunks are restored, in any order, with starts in
+ * between. If a chunk that was never lost is restored too, the cell stays uncertain. */
 static void test_doubts_end(void **state)
 {
 	struct kv_batch *b = kv_batch_create();
@@ -268,7 +269,8 @@ static void test_doubts_end(void **state)
 			before = l;
 			(void)start_without(&l, &before, 1000, gone + i + 1, 4 - i);
 		}
-		/* One too many came, so one is missing: which of all, nobody knows. */
+		/* One chunk too many was restored, so one counts as missing: any name of the cell
+		 * may be it. */
 		if (strange)
 			assert_int_equal(has(&l, gone[2]), INVENTORY_UNSURE);
 		assert_int_equal(inventory_is_uncertain(&l, CHAIN), strange);
@@ -278,7 +280,7 @@ static void test_doubts_end(void **state)
 	kv_batch_destroy(b);
 }
 
-/* Who is filled doubts what its source does; hostile messages change nothing. */
+/* A filled member takes over the uncertain cells of its source. Invalid messages change nothing. */
 static void test_doubts_travel(void **state)
 {
 	struct kv_batch *b = kv_batch_create();
@@ -304,11 +306,11 @@ static void test_doubts_travel(void **state)
 	assert_int_equal(inventory_take_uncertain(&other, CHAIN, bytes_of(bad, len), b),
 			 -LE_BAD_MESSAGE);
 	memcpy(bad, buf, len);
-	memcpy(bad + len, buf, len); /* the same cell twice */
+	memcpy(bad + len, buf, len); /* one cell twice */
 	assert_int_equal(inventory_take_uncertain(&other, CHAIN, bytes_of(bad, 2 * len), b),
 			 -LE_BAD_MESSAGE);
 	assert_int_equal(has(&other, gone[1]), INVENTORY_UNSURE);
-	/* filled once more, by who has no doubt */
+	/* filled again, from a source without uncertain cells */
 	assert_int_equal(inventory_take_uncertain(&other, CHAIN, bytes_of(buf, 0), b), 0);
 	assert_false(inventory_is_uncertain(&other, CHAIN));
 	inventory_fini(&other);
@@ -371,7 +373,7 @@ static void meet_the_loss(struct rig *r, void *arg)
 	assert_int_equal(rig_write(r, &LOST, 65536, 100, buf, 100, 0), -LE_CORRUPT);
 	assert_int_equal(chunk_stat(r->store, &file, 65536, NULL, &st), -LE_CORRUPT);
 	assert_int_equal(st.damaged.idx, LOST.idx);
-	/* Nobody else has it, and the file goes: so does the loss. */
+	/* No other member has it, and the file is removed: then the chunk is not lost. */
 	assert_int_equal(chunk_remove_file(r->store, NULL, &file, &n), 0);
 	assert_int_equal(rig_read(r, &LOST, 0, buf, sizeof(buf), true), 0);
 	assert_int_equal(chunk_stat(r->store, &file, 65536, NULL, &st), 0);
@@ -410,7 +412,8 @@ static void test_lost_row(void **state)
 	assert_int_equal(rig_check(&r, true), 1);
 	rig_run(&r, meet_the_loss, NULL);
 	assert_int_equal(rig_check(&r, true), 0);
-	/* Without the row that it begins with what there is is all there was, and that is told. */
+	/* Without the row that marks a store with an inventory, the start counts the present chunks
+	 * as all there were, and logs that. */
 	rig_run(&r, forget_inventory, NULL);
 	assert_int_equal(rig_check(&r, true), 1);
 	rig_run(&r, nothing, NULL);
@@ -420,7 +423,7 @@ static void test_lost_row(void **state)
 	rig_fini(&r);
 }
 
-/* ---- one after the other out of one cell ---- */
+/* ---- two of one cell are lost, at different times ---- */
 
 static struct chunk_key other_of_cell(const struct chunk_key *k)
 {
@@ -454,7 +457,7 @@ static void cut_one(struct rig *r, void *arg)
 	uint64_t n;
 
 	(void)arg;
-	/* through the middle of it: nobody knows what remains */
+	/* through the middle of it: the remaining bytes are unknown */
 	assert_int_equal(chunk_trim_file(r->store, NULL, &file, 65536, 2 * 65536 + 5, &n),
 			 -LE_CORRUPT);
 	assert_int_equal(rig_read(r, &LOST, 0, buf, sizeof(buf), true), -LE_CORRUPT);
@@ -479,7 +482,8 @@ static void punch_one(struct rig *r, void *arg)
 	assert_false(inventory_is_uncertain(&r->store->inventory, CHAIN));
 }
 
-/* What is lost stays so by name, whatever is lost later; nothing but its end ends that. */
+/* A chunk that is lost by name stays lost when another one is lost, until it is truncated away or
+ * punched. */
 static void test_lost_stays_lost(void **state)
 {
 	struct chunk_key other = other_of_cell(&LOST);
@@ -490,7 +494,7 @@ static void test_lost_stays_lost(void **state)
 	rig_run(&r, write_two, NULL);
 	rig_run(&r, write_one, &other);
 	rig_run(&r, delete_row, NULL);
-	rig_run(&r, delete_row, &other); /* the first one is known to be lost by now */
+	rig_run(&r, delete_row, &other); /* the first one is marked as lost by then */
 	for (uint32_t i = 0; i < 2; i++)
 		rig_run(&r, both_are_lost, &other);
 	assert_int_equal(rig_check(&r, true), 2);
@@ -516,7 +520,8 @@ static void hole_in_that_cell(struct rig *r, void *arg)
 	assert_int_equal(rig_read(r, hole, 0, buf, sizeof(buf), true), sizeof(buf));
 }
 
-/* Two of one cell at once: their names tell which, and what was never there is a hole. */
+/* Two of one cell are lost together: their names identify them, and another name of the cell is a
+ * hole. */
 static void test_two_of_a_cell_have_names(void **state)
 {
 	struct chunk_key other = other_of_cell(&LOST), hole = other_of_cell(&other);
@@ -538,7 +543,7 @@ static void test_two_of_a_cell_have_names(void **state)
 	rig_fini(&r);
 }
 
-/* ---- names that are lost as well ---- */
+/* ---- the names are lost too ---- */
 
 static void delete_name(struct rig *r, const struct chunk_key *k)
 {
@@ -552,7 +557,7 @@ static void delete_name(struct rig *r, const struct chunk_key *k)
 }
 
 struct of_cell {
-	struct chunk_key k[4]; /* of one cell, in the order of their inode numbers */
+	struct chunk_key k[4]; /* of one cell, by ascending inode number */
 	uint32_t n_gone;
 };
 
@@ -570,7 +575,7 @@ static void write_and_lose(struct rig *r, void *arg)
 	}
 }
 
-/* Zeros are read for none of them; of what is certainly none they are. */
+/* A lost chunk never reads as zeros. A chunk that is certainly not lost reads as a hole. */
 static void lost_without_names(struct rig *r, void *arg)
 {
 	struct of_cell *o = arg;
@@ -583,7 +588,7 @@ static void lost_without_names(struct rig *r, void *arg)
 		assert_int_equal(rig_read(r, &o->k[i], 0, buf, sizeof(buf), true), -LE_CORRUPT);
 		assert_int_equal(rig_write(r, &o->k[i], 65536, 0, buf, 100, 0), -LE_CORRUPT);
 	}
-	/* a hole of an old file in that cell, and in another one */
+	/* a hole of an old file in that cell, and one in another cell */
 	do
 		hole.idx++;
 	while (cell_of(&hole) != cell_of(&o->k[0]));
@@ -593,14 +598,14 @@ static void lost_without_names(struct rig *r, void *arg)
 	assert_int_not_equal(cell_of(&hole), cell_of(&o->k[0]));
 	assert_int_equal(rig_read(r, &hole, 0, buf, sizeof(buf), true), 0);
 	assert_int_equal(rig_read(r, &KEPT, 0, buf, sizeof(buf), true), sizeof(buf));
-	inventory_set_whole(&r->store->inventory, CHAIN, false); /* as a member is away, perhaps */
+	inventory_set_whole(&r->store->inventory, CHAIN, false); /* as if a member were away */
 	assert_int_equal(chunk_stat(r->store, &file, 65536, NULL, &st), -LE_NOT_READY);
 	inventory_set_whole(&r->store->inventory, CHAIN, true);
 	assert_int_equal(chunk_stat(r->store, &file, 65536, NULL, &st), -LE_CORRUPT);
 	assert_true(st.uncertain);
 }
 
-/* A file that is made later is not in doubt, nor are its holes, also after another start. */
+/* A file made later is certain, and so are its holes, also after another start. */
 static void later_file(struct rig *r, void *arg)
 {
 	struct of_cell *o = arg;
@@ -630,7 +635,7 @@ static void remove_old(struct rig *r, void *arg)
 	assert_int_equal(rig_read(r, &o->k[1], 0, buf, sizeof(buf), true), -LE_CORRUPT);
 }
 
-/* Of one cell two, or three, are lost with their names: none of them is ever read as zeros. */
+/* Two or three chunks of one cell are lost with their names: none is ever read as zeros. */
 static void test_several_of_a_cell_without_names(void **state)
 {
 	(void)state;
@@ -653,7 +658,7 @@ static void test_several_of_a_cell_without_names(void **state)
 	}
 }
 
-/* As if another member had it. */
+/* Restores the chunk, as if it were copied from another member. */
 static void come_back(struct rig *r, const struct chunk_key *k)
 {
 	struct chunk_store *s = r->store;
@@ -670,8 +675,9 @@ static void come_back(struct rig *r, const struct chunk_key *k)
 	chunk_record_unref(&s->cache, as);
 }
 
-/* Another member said that it is none; when the others are back, the inventory says that it is
- * lost. Nobody who removes it waits for ever; the next one removes what is lost. */
+/* Another member has answered that the chunk does not exist. When the others are restored, the
+ * inventory names it as lost. The first removal fails and does not wait without end; the next one
+ * removes the lost chunk. */
 static void none_and_named(struct rig *r, void *arg)
 {
 	struct of_cell *o = arg;
@@ -773,7 +779,7 @@ static void vanish_and_cut(struct rig *r, void *arg)
 	uint64_t n;
 
 	(void)arg;
-	delete_row(r, NULL); /* nothing is cut off */
+	delete_row(r, NULL); /* the truncation removes nothing */
 	assert_int_equal(chunk_trim_file(r->store, NULL, &file, 65536, 2 * 65536 + 5, &n),
 			 -LE_CORRUPT);
 }
@@ -791,7 +797,7 @@ static void vanish_and_remove(struct rig *r, void *arg)
 	assert_false(inventory_is_uncertain(&r->store->inventory, CHAIN));
 }
 
-/* It is known here still. */
+/* The record is still in memory. */
 static void vanish_unnoticed(struct rig *r, void *arg)
 {
 	struct chunk_key file = LOST;
@@ -858,8 +864,8 @@ static void write_many(struct rig *r, void *arg)
 	}
 }
 
-/* Of every third file the row has vanished, of every fifth the name: what is in memory is known
- * (read) or not. */
+/* Every third file has lost its row, every fifth its name; the records are in memory (read) or
+ * not. */
 static void vanish_and_remove_many(struct rig *r, void *arg)
 {
 	struct chunk_key files[N_FILES];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a file goes on behind a hole: what is there, or should be, is never left out. */
+/* chunk_next never skips a chunk that exists or may be lost. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -42,14 +42,14 @@ static void delete_rows(struct rig *r, const struct chunk_key *k, bool name_too)
 	kv_batch_destroy(b);
 }
 
-/* ---- what is there ---- */
+/* ---- existing chunks ---- */
 
 static uint64_t place(uint32_t i)
 {
 	return (uint64_t)i * i * i * 1000003u;
 }
 
-/* Neither another generation, nor the files beside it, nor another chain. */
+/* It returns no chunk of another generation, file or chain. */
 static void whole_file(struct rig *r, void *arg)
 {
 	struct chunk_key k = {CHAIN, {7}, 2, 0}, other;
@@ -109,7 +109,7 @@ static void test_refuses_ranges_that_are_none(void **state)
 	rig_fini(&r);
 }
 
-/* ---- what has joined ---- */
+/* ---- chunks that have joined a group ---- */
 
 static void look_before_it_is_durable(void *arg, const struct chunk_key *id)
 {
@@ -129,7 +129,7 @@ static void write_and_look(struct rig *r, void *arg)
 	write_one(r, &k);
 }
 
-/* Others may have seen it, though no crash is survived yet. */
+/* A client may have read the chunk already, though it is not durable yet. */
 static void test_what_has_joined_is_there(void **state)
 {
 	struct rig r;
@@ -140,7 +140,7 @@ static void test_what_has_joined_is_there(void **state)
 	rig_fini(&r);
 }
 
-/* ---- what is lost ---- */
+/* ---- lost chunks ---- */
 
 static const struct chunk_key LOST = {CHAIN, {11}, 1, 1000};
 
@@ -172,7 +172,7 @@ static void vanish_and_look(struct rig *r, void *arg)
 	lost_is_next(r, arg);
 }
 
-/* Whether its row went while the store was in use or not. */
+/* The row is lost while the store is in use, or before its start. */
 static void test_a_lost_chunk_is_there(void **state)
 {
 	struct rig r;
@@ -182,7 +182,7 @@ static void test_a_lost_chunk_is_there(void **state)
 		rig_init(&r, 4 + in_use);
 		rig_run(&r, write_lost, NULL);
 		if (in_use) {
-			/* not in memory: a store that was just opened */
+			/* the record is not in memory: the store was just opened */
 			rig_run(&r, vanish_and_look, NULL);
 		} else {
 			rig_run(&r, lose_row, NULL);
@@ -192,7 +192,7 @@ static void test_a_lost_chunk_is_there(void **state)
 	}
 }
 
-/* So many that some cell lacks three. */
+/* Loses so many that some cell lacks three. */
 static void lose_many_without_names(struct rig *r, void *arg)
 {
 	struct chunk_key k = LOST;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The record on disk: golden bytes, round trips, and whatever a bad disk may hold. */
+/* The record on disk: golden bytes, round trips, and damaged or impossible contents. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -168,7 +168,7 @@ static void test_any_damage_is_found(void **state)
 	free(out);
 }
 
-/* Records that are well-formed and summed, but claim what cannot be. */
+/* Records that are well-formed and have a right sum, with impossible contents. */
 static void test_impossible_contents_are_refused(void **state)
 {
 	struct chunk_record *r = sample(), *out = record(0);
@@ -176,7 +176,7 @@ static void test_impossible_contents_are_refused(void **state)
 	size_t len;
 
 	(void)state;
-	r->end = 5 * BS + 99; /* a block behind the end */
+	r->end = 5 * BS + 99; /* a block after the end */
 	len = chunk_record_encode(&ID, r, buf);
 	assert_int_equal(chunk_record_decode(&ID, buf, len, out, 256), -LE_CORRUPT_STORE);
 	r->end = 4 * BS; /* more blocks than the end allows */
@@ -190,7 +190,7 @@ static void test_impossible_contents_are_refused(void **state)
 	chunk_record_gaps(r)[1] = (struct chunk_gap){5 * BS - 16, 5 * BS - 8};
 	len = chunk_record_encode(&ID, r, buf);
 	assert_int_equal(chunk_record_decode(&ID, buf, len, out, 256), -LE_CORRUPT_STORE);
-	/* behind the end */
+	/* after the end */
 	chunk_record_gaps(r)[1] = (struct chunk_gap){5 * BS + 16, 5 * BS + 101};
 	len = chunk_record_encode(&ID, r, buf);
 	assert_int_equal(chunk_record_decode(&ID, buf, len, out, 256), -LE_CORRUPT_STORE);
@@ -207,7 +207,7 @@ static void test_impossible_contents_are_refused(void **state)
 	free(out);
 }
 
-/* Equal contents have equal sums, wherever they lie. */
+/* Equal contents have equal sums, wherever the blocks are on disk. */
 static void test_content_sum(void **state)
 {
 	struct chunk_record *r = sample();
@@ -218,7 +218,7 @@ static void test_content_sum(void **state)
 	r->version++;
 	r->blocks[0].unit = 900;
 	memset(&r->blocks[6], 0, 2 * sizeof(r->blocks[0]));
-	r->n_blocks = 8; /* holes behind the last block */
+	r->n_blocks = 8; /* holes after the last block */
 	assert_true(chunk_record_sum(r) == sum);
 	r->end++;
 	assert_true(chunk_record_sum(r) != sum);
@@ -237,7 +237,7 @@ static void test_content_sum(void **state)
 	free(r);
 }
 
-/* ---- the whole store's format ---- */
+/* ---- the format of the store ---- */
 
 static void write_earlier_format(struct rig *r, void *arg)
 {
@@ -266,7 +266,7 @@ static bool has_looked(void *arg)
 	return ((struct rig *)arg)->done;
 }
 
-/* Of another release: neither opened nor checked, and both say what it is and what to do. */
+/* A store of another release: opening and checking both fail, and log its format and what to do. */
 static void test_earlier_format(void **state)
 {
 	static struct rig r;

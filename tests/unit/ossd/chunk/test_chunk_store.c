@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The chunk store over a simulated disk: fixed cases, then random changes against arrays of
- * bytes, by several fibers, with crashes: what was acknowledged is there, what was under way is
- * there wholly or not at all, and check finds nothing.
+ * The chunk store over a simulated disk: fixed cases, then random changes against arrays of bytes,
+ * by several fibers, with crashes. Acknowledged writes survive, writes in flight survive completely
+ * or not at all, and the check finds nothing.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,7 +54,7 @@ static void write_and_read(struct rig *r, void *arg)
 	assert_int_equal(rig_write(r, &id, CS, 0, data, CS, 0), 0);
 	assert_int_equal(rig_read(r, &id, 0, got, CS, false), CS);
 	assert_memory_equal(data, got, CS);
-	/* a small part, then a fragment over a block boundary, unaligned in its slot */
+	/* a small part, then an unaligned fragment across a block boundary */
 	assert_int_equal(rig_read(r, &id, 20000, got, 4096, false), 4096);
 	assert_memory_equal(data + 20000, got, 4096);
 	fill(data + BS - 100, 300, 2);
@@ -92,7 +92,7 @@ static void holes_and_short_blocks(struct rig *r, void *arg)
 	assert_int_equal(st.size, 4 * CS + 3 * BS + 60);
 	assert_int_equal(st.used, 2 * UNIT_SIZE);
 	assert_int_equal(st.n_chunks, 1);
-	/* of what is prepared the units that are stored, also half of one */
+	/* covered: stored units inside the preallocated ranges, also parts of a unit */
 	struct ranges all = {1, {{0, 5 * CS}}};
 	struct ranges some = {2, {{0, 4 * CS + 100}, {4 * CS + 3 * BS, 6 * CS}}};
 	assert_int_equal(chunk_stat(r->store, &id, CS, &all, &st), 0);
@@ -146,7 +146,7 @@ static void bad_writes(struct rig *r, void *arg)
 	w.id.idx = UINT64_MAX;
 	assert_int_equal(chunk_write_begin(r->store, &w, &tx), -LE_FBIG);
 	slot_unref(v.slot);
-	/* another chunk size than it was made with */
+	/* another chunk size than at creation */
 	assert_int_equal(rig_write(r, &id, CS, 0, data, BS, 0), 0);
 	assert_int_equal(rig_write(r, &id, 2 * CS, 0, data, BS, 0), -LE_INVAL);
 }
@@ -193,7 +193,7 @@ static void trim_and_remove(struct rig *r, void *arg)
 	assert_int_equal(n, 0);
 	assert_int_equal(rig_read(r, &other, 0, got, CS, true), BS);
 	assert_int_equal(chunk_remove_file(r->store, NULL, &other, &n), 0);
-	/* the same file on another chain is another matter */
+	/* chunks of the file on another chain are separate */
 	assert_int_equal(rig_read(r, &elsewhere, 0, got, CS, true), BS);
 	assert_int_equal(chunk_remove_file(r->store, NULL, &elsewhere, &n), 0);
 	assert_int_equal(n, 1);
@@ -209,13 +209,13 @@ static void test_trim_punch_remove(void **state)
 
 #define MANY_FILES 150u
 
-/* Some have no chunk here, one has more than are changed at once. */
+/* Some inodes have no chunk; one has more than one batch of changes holds. */
 static uint64_t many_chunks(uint64_t ino)
 {
 	return ino == 70 ? 3 * CHUNK_EDITS_MAX + 1 : (ino * 7 % 5) * (ino % 2);
 }
 
-/* Removes those of every step-th inode that are there still. */
+/* Removes the remaining files of every step-th inode. */
 static uint64_t remove_every(struct rig *r, bool *gone, uint32_t step, uint32_t gen)
 {
 	struct chunk_key files[MANY_FILES];
@@ -280,7 +280,7 @@ static void full(struct rig *r, void *arg)
 	fill(data, CS, 3);
 	granted = space_grant(&r->store->space, 7, 2 << 20, 1);
 	assert_true(granted >= 1 << 20);
-	/* nobody's write may use what session 7 was promised: here session 8 is the writer */
+	/* session 8 writes: no write of it may use the grant of session 7 */
 	space_grant(&r->store->space, 7, 0, 1);
 	space_grant(&r->store->space, 8, 2 << 20, 1);
 	for (; rc == 0; i++) {
@@ -290,14 +290,14 @@ static void full(struct rig *r, void *arg)
 	}
 	assert_int_equal(rc, -LE_NOSPC);
 	assert_in_range(i, 30, 64);
-	/* reads and overwrites go on */
+	/* reads and overwrites continue */
 	for (uint64_t k = 0; k < i - 1; k++) {
 		struct chunk_key id = {1, {9}, 1, k};
 
 		assert_int_equal(rig_write(r, &id, CS, 0, data, CS, 0), 0);
 		assert_int_equal(rig_read(r, &id, 0, got, CS, true), CS);
 	}
-	/* a granted write fits, while there is a grant */
+	/* a granted write fits as long as the session has the grant */
 	space_grant(&r->store->space, 8, 0, 1);
 	assert_true(space_grant(&r->store->space, 7, CS, 1) > 0);
 	assert_int_equal(chunk_remove_file(r->store, NULL, &(struct chunk_key){1, {9}, 1, 0}, &n),
@@ -314,14 +314,14 @@ static void test_full_disk(void **state)
 
 static uint32_t syncs_refused;
 
-/* Like the kernel: whoever syncs next is not told any more. */
+/* Like the kernel, it reports the error to the first sync only. */
 static int refuse_one_sync(struct env_file *f)
 {
 	(void)f;
 	return syncs_refused++ ? 0 : -LE_IO;
 }
 
-/* Space is zeroed, and that cannot be synced: what is written meanwhile may be lost with it. */
+/* The sync of newly zeroed space fails: data that is written meanwhile may be lost with it. */
 static void lost_sync(struct rig *r, void *arg)
 {
 	static struct env_ops ops;
@@ -361,7 +361,7 @@ static void fill_up(struct rig *r, void *arg)
 	assert_int_equal(rc, -LE_NOSPC);
 }
 
-/* The file system below is smaller than the capacity. */
+/* The underlying file system is smaller than the capacity. */
 static void test_file_system_below_is_full(void **state)
 {
 	struct rig r;
@@ -382,7 +382,8 @@ static int64_t beyond_quota(struct env_file *f, const struct iovec *iov, int n_i
 	return -LE_DQUOT;
 }
 
-/* Whose files they are may have no more: that is a disk that is full, not one that has failed. */
+/* The owner of the store's files has reached a quota: that counts as a full disk, not as a failed
+ * one. */
 static void quota_below(struct rig *r, void *arg)
 {
 	static struct env_ops ops;
@@ -450,7 +451,7 @@ static void test_damage_is_found(void **state)
 	rig_fini(&r);
 }
 
-/* ---- reading what is not committed yet ---- */
+/* ---- reading an uncommitted change ---- */
 
 struct tx_reader {
 	const struct chunk_tx *tx;
@@ -474,8 +475,8 @@ static void durable(struct chunk_tx *tx, int status)
 	assert_int_equal(status, 0);
 }
 
-/* While it waits for a slot others may use what was freed; its own blocks are still there then, or
- * it hears that they need not be. */
+/* While the reader waits for a slot, freed blocks may be reused. It then reads its own blocks, or
+ * fails because they were committed since. */
 static void waits_for_slots(struct rig *r, void *arg)
 {
 	struct chunk_store *s = r->store;
@@ -579,7 +580,7 @@ static void exactly_once(struct rig *r, void *arg)
 	assert_int_equal(t.rc, 1);
 	assert_memory_equal(t.ent->reply, "five", 4);
 	assert_int_equal(begin(s, 3, 4, 0x202, &e), -LE_STALE_SEQ);
-	/* one that fails leaves the former answer */
+	/* a request that fails leaves the previous reply */
 	assert_int_equal(begin(s, 3, 6, 0x202, &e), 0);
 	replay_end(e, e->run, false);
 	assert_int_equal(begin(s, 3, 5, 0x202, &e), 1);
@@ -587,8 +588,8 @@ static void exactly_once(struct rig *r, void *arg)
 	answer(s, e, "nine");
 }
 
-/* A head has begun it, is none any more, and gets it back from the next one, before it ends itself:
- * that end is not the one of what has come back. */
+/* A head has begun a request, stops being the head, and gets the change back from the next head
+ * before its own attempt ends: that end does not end the change that came back. */
 static void ends_late(struct rig *r, void *arg)
 {
 	struct replay_key key = {.chain = 1, .slot = 1, .session = 5};
@@ -608,7 +609,7 @@ static void ends_late(struct rig *r, void *arg)
 	replay_settle(e, 1, true);
 	assert_int_equal(begin(s, 5, 1, 0x202, &e), 1);
 	assert_memory_equal(e->reply, "once", 4);
-	/* The other way round: what comes next is not done when the former one is. */
+	/* The end of the earlier attempt does not end a later request either. */
 	assert_int_equal(begin(s, 5, 2, 0x202, &e), 0);
 	run = e->run;
 	assert_int_equal(replay_apply(&s->replay, &key, 3, 0x202, &e), 0);
@@ -668,7 +669,7 @@ static void test_exactly_once(void **state)
 	rig_fini(&r);
 }
 
-/* A member that is filled has answers that its source does not have: of changes of its own. */
+/* A filled member has replies that its source does not have, of its own changes. */
 static void import(struct chunk_store *s, uint64_t session, uint64_t seq)
 {
 	struct replay_key key = {.chain = 1, .slot = 1, .session = session};
@@ -686,8 +687,8 @@ static void unconfirmed(struct rig *r, void *arg)
 	struct replay_ent *e;
 
 	(void)arg;
-	/* A change that is still pending when the source has told only of the one before:
-	 * it may be committed all the same. */
+	/* A change is still pending when the source has sent only the one before it: it may be
+	 * committed nevertheless. */
 	assert_int_equal(begin(s, 7, 8, 0x202, &e), 0);
 	replay_join(e, group_commit_batch(&s->gc), "held", 4);
 	assert_int_equal(group_commit_wait(&s->gc, group_commit_join(&s->gc, NULL, false)), 0);
@@ -701,7 +702,7 @@ static void unconfirmed(struct rig *r, void *arg)
 	assert_int_equal(replay_apply(&s->replay, &newer, 8, 0x202, &e), 0);
 	import(s, 7, 7);
 	replay_keep(&s->replay, &held, &pending, group_commit_batch(&s->gc));
-	import(s, 6, 7); /* which comes late: a change has come meanwhile */
+	import(s, 6, 7); /* arrives late: a newer change has arrived meanwhile */
 	replay_join(e, group_commit_batch(&s->gc), "next", 4);
 	replay_settle(e, 8, true);
 	replay_forget_unconfirmed(&s->replay, 1, group_commit_batch(&s->gc));
@@ -750,8 +751,8 @@ struct model {
 
 struct world {
 	struct rig rig;
-	struct model now[N_CHUNKS];  /* acknowledged */
-	struct model next[N_CHUNKS]; /* what the change under way would make of it */
+	struct model now[N_CHUNKS];  /* acknowledged content */
+	struct model next[N_CHUNKS]; /* content after the change in flight */
 	bool under_way[N_CHUNKS];
 	bool verified;
 	uint64_t ops;
@@ -789,7 +790,7 @@ static void compare(struct world *w, uint32_t k, const struct model *m)
 		assert_memory_equal(got[k], m->data + off, n);
 }
 
-/* Where blocks are compressed, those of all kinds. */
+/* With compression: blocks that compress, and blocks that do not. */
 static void fill_some(struct world *w, uint8_t *p, uint32_t len)
 {
 	uint64_t seed = sim_random(w->rig.sim);
@@ -843,7 +844,7 @@ static int change(struct world *w, uint32_t k)
 	return rc;
 }
 
-/* Readers see it before it is durable. */
+/* Readers get the data before it is durable. */
 static void joined(void *arg, const struct chunk_key *id)
 {
 	struct world *w = arg;
@@ -875,7 +876,7 @@ static void writer(void *arg)
 	latch_done(&w->latch);
 }
 
-/* After a restart: what was under way has happened, or not. */
+/* After a restart: a change in flight has happened, or not. */
 static void settle(struct world *w)
 {
 	static uint8_t got[CS];
@@ -940,7 +941,7 @@ static void one_seed(uint64_t seed, struct tally *t)
 	free(w);
 }
 
-/* In a child: what a crashed process held is never freed. */
+/* Runs in a child process: the memory of crashed processes is not freed. */
 static void test_random_with_crashes(void **state)
 {
 	struct tally t = {0};

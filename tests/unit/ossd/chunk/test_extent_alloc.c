@@ -68,7 +68,7 @@ static void test_growth(void **state)
 	extent_alloc_fini(&a);
 }
 
-/* Nothing is in use, so all of it can be had, wherever the file ends for now. */
+/* Nothing is in use: all of it is usable, wherever the file ends at present. */
 static void test_growth_within_a_group(void **state)
 {
 	struct extent_alloc a;
@@ -85,7 +85,7 @@ static void test_growth_within_a_group(void **state)
 	extent_put(&a, 9, 1);
 	assert_int_equal(extent_usable(&a), 1000);
 	extent_alloc_fini(&a);
-	assert_int_equal(extent_alloc_init(&a, 10, 10), 0); /* never whole */
+	assert_int_equal(extent_alloc_init(&a, 10, 10), 0); /* never a whole group */
 	assert_int_equal(extent_usable(&a), 8);
 	extent_alloc_fini(&a);
 }

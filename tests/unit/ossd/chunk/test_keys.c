@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keys of the index: golden bytes, round trips, their order, and keys that are none. */
+/* The keys of the index: golden bytes, round trips, their order, and invalid keys. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compressed blocks in the chunk store: among raw ones, read and changed in parts, cut, punched,
- * damaged, and made by an enemy. */
+/* Compressed blocks in the chunk store: beside raw ones, read and changed in parts, truncated,
+ * punched, damaged, and from hostile writers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -104,16 +104,16 @@ static void parts(struct rig *r, void *arg)
 	fill_words(want, CS, 1);
 	put(r, 0, CS);
 	used = chunk_record_used(record(r));
-	/* Words into words: it is sealed again. */
+	/* Words into words: the block is compressed again. */
 	fill_words(want + 100, 300, 2);
 	put(r, 100, 300);
 	assert_true(packed(r, 0));
-	/* Over a boundary. */
+	/* Across a boundary. */
 	fill_words(want + 2 * BS - 50, 100, 3);
 	put(r, 2 * BS - 50, 100);
 	assert_true(packed(r, 1) && packed(r, 2));
 	assert_int_equal(chunk_record_used(record(r)), used);
-	/* Noise: it grows, and is raw where that is no more than packed. */
+	/* Noise: the block grows, and is stored raw when compression saves no unit. */
 	fill_noise(want + 5 * BS + 10, BS - 20, 4);
 	put(r, 5 * BS + 10, BS - 20);
 	assert_false(packed(r, 5));
@@ -121,7 +121,7 @@ static void parts(struct rig *r, void *arg)
 	put(r, 6 * BS, BS / 2);
 	assert_true(packed(r, 6) && units(r, 6) == 3);
 	see(r, 0, CS);
-	/* A raw block that becomes words piece by piece. */
+	/* A raw block is overwritten by words, piece by piece. */
 	fill_words(want + 5 * BS, BS, 5);
 	for (uint32_t i = 0; i < 8; i++)
 		put(r, 5 * BS + i * (BS / 8), BS / 8);
@@ -135,7 +135,7 @@ static void test_parts_are_merged(void **state)
 	run_fresh(parts);
 }
 
-/* Whoever syncs after every few bytes has full blocks compressed too. */
+/* A writer that syncs after every few bytes gets its full blocks compressed too. */
 static void appends(struct rig *r, void *arg)
 {
 	(void)arg;
@@ -144,7 +144,8 @@ static void appends(struct rig *r, void *arg)
 		put(r, at, 3 * BS - at < 3000 ? 3 * BS - at : 3000);
 	assert_true(packed(r, 0) && packed(r, 1) && packed(r, 2));
 	see(r, 0, 3 * BS);
-	/* A file that is not to be compressed gets its blocks raw, packed ones stay so. */
+	/* A file that is not to be compressed gets raw blocks; its compressed ones stay
+	 * compressed. */
 	r->pack = false;
 	fill_words(want + 3 * BS, BS, 2);
 	put(r, 3 * BS, BS);
@@ -191,7 +192,7 @@ static void cuts(struct rig *r, void *arg)
 	(void)arg;
 	fill_words(want, CS, 1);
 	put(r, 0, CS);
-	/* The middle of a block: it keeps its extent, the rest of it is not seen any more. */
+	/* The middle of a block: it keeps its extent; bytes after the new end are not readable. */
 	trim(r, 7 * BS + 1000);
 	assert_true(packed(r, 7));
 	assert_int_equal(record(r)->blocks[7].len, 1000);
@@ -204,14 +205,14 @@ static void after_cuts(struct rig *r, void *arg)
 {
 	(void)arg;
 	see(r, 0, 7 * BS + 1);
-	/* What comes behind it again does not bring the old bytes back. */
+	/* A write after the end does not make the old bytes readable again. */
 	fill_words(want + 7 * BS + 5000, 10, 9);
 	put(r, 7 * BS + 5000, 10);
 	see(r, 0, 7 * BS + 5010);
 	fill_words(want + 9 * BS, BS, 9);
 	put(r, 9 * BS, BS);
 	see(r, 0, 10 * BS);
-	/* A block loses its middle, its end, its beginning, all. */
+	/* Punches the middle, the end, the beginning, and all of a block. */
 	punch(r, 100, 5000);
 	assert_true(packed(r, 0));
 	punch(r, BS + 3000, BS);
@@ -227,7 +228,7 @@ static void after_cuts(struct rig *r, void *arg)
 	see(r, 0, 10 * BS);
 }
 
-/* With a start in between, so that the records have been on the disk. */
+/* With a start in between, so that the records are read from disk. */
 static void test_cuts_and_punches(void **state)
 {
 	struct rig r;
@@ -261,7 +262,7 @@ static void read_damaged(struct rig *r, void *arg)
 	assert_int_equal(rig_read(r, &ID, 5, got, 10, false), -LE_CORRUPT);
 	assert_int_equal(rig_write(r, &ID, CS, 5, want, 10, 0), -LE_CORRUPT);
 	assert_int_equal(rig_read(r, &ID, BS, got, BS, true), BS);
-	/* Written anew as a whole it is good. */
+	/* A write of the whole block repairs it. */
 	put(r, 0, BS);
 	see(r, 0, 2 * BS);
 }
@@ -339,13 +340,13 @@ static void hostile(struct rig *r, void *arg)
 	assert_int_equal(write_piece(r, &p, 8192, 0xfe), -LE_INVAL);
 	p.flags = PIECE_LZ4 | PIECE_HOLE;
 	assert_int_equal(write_piece(r, &p, 8192, 0xfe), -LE_INVAL);
-	/* Not the room that it says. */
+	/* bulk_len differs from the length that the piece states. */
 	assert_int_equal(write_piece(r, &good, 5000, 0xfe), -LE_INVAL);
 	assert_int_equal(write_piece(r, &good, 4096, 0xfe), -LE_INVAL);
 	assert_int_equal(write_piece(r, &good, 12288, 0xfe), -LE_INVAL);
 	assert_int_equal(write_piece(r, &good, 8192, 0xfd), -LE_CORRUPT_WIRE);
-	/* Whoever seals garbage with the right sum harms only himself: it is an error to read it,
-	 * and to write a part of it. */
+	/* A writer that seals garbage with the right sum affects only its own file: reads, and
+	 * writes of parts of the block, fail. */
 	assert_int_equal(write_piece(r, &good, 8192, 0xfe), 0);
 	assert_int_equal(rig_read(r, &ID, 1, got, 10, false), -LE_CORRUPT);
 	assert_int_equal(rig_write(r, &ID, CS, 1, want, 10, 0), -LE_CORRUPT);
@@ -359,7 +360,7 @@ static void test_hostile(void **state)
 	run_fresh(hostile);
 }
 
-/* The largest blocks there are: 256 KiB, in chunks of 64 MiB. */
+/* The largest blocks: 256 KiB, in chunks of 64 MiB. */
 static void large_blocks(struct rig *r, void *arg)
 {
 	uint32_t cs = LEAT_CHUNK_SIZE_MAX, bs = LEAT_BLOCK_SIZE_MAX, len = 3 * bs;

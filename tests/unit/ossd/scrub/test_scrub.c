@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Damaged blocks are found and replaced from other members, by reads and by scrubs; members that
- * differ are made equal; a scrub goes on after a restart. */
+/* Damaged blocks are found, and replaced from other members, by reads and by scrubs. Members that
+ * differ are made equal. A scrub continues after a restart. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -96,12 +96,12 @@ static void reads_repair(struct rrig *r, void *arg)
 	assert_int_equal(rrig_read(r, 0, 103, 0, &value), 0);
 	assert_int_equal(value, 4);
 	assert_int_equal(metric_get(&m->repaired), 2);
-	/* it is repaired where it lay, as the same version */
+	/* repaired in place, under the same version */
 	before = metric_get(&m->corrupt);
 	assert_int_equal(rrig_read(r, 0, 103, 0, &value), 0);
 	assert_int_equal(metric_get(&m->corrupt), before);
 	assert_int_equal(version_of(r, 0, 103), version);
-	/* a member that is not the head does the same */
+	/* a member that is not the head repairs too */
 	damage(r, 1, 104, 3);
 	assert_int_equal(rrig_read(r, 1, 104, 0, &value), 0);
 	assert_int_equal(value, 5);
@@ -111,7 +111,8 @@ static void reads_repair(struct rrig *r, void *arg)
 	assert_int_equal(rrig_write(r, 105, 0, 77, 100), 0);
 	assert_int_equal(rrig_read(r, 0, 105, 0, &value), 0);
 	assert_int_equal(value, 77);
-	/* both copies: an error, and only there; what replaces the block heals it */
+	/* damaged at both members: only reads of that block fail; a write that replaces it repairs
+	 * it */
 	damage(r, 0, 106, 1);
 	damage(r, 1, 106, 1);
 	assert_int_equal(rrig_read(r, 0, 106, 0, &value), -LE_CORRUPT);
@@ -163,7 +164,7 @@ static void scrub_repairs(struct rrig *r, void *arg)
 	assert_int_equal(rep.unrepaired, 1);
 	rep = scrub(r, 1, true);
 	assert_int_equal(rep.damaged, 1);
-	/* a chunk that the member has lost; the head finds it and puts it back */
+	/* the member loses a chunk: the head finds that and copies it there */
 	(void)fiber_sleep_us(3000000);
 	rrig_do(r, 1, lose, &gone);
 	before = rrig_same(r, 0, 0);
@@ -172,14 +173,14 @@ static void scrub_repairs(struct rrig *r, void *arg)
 	assert_int_equal(rrig_same(r, 0, 1), before);
 	rep = scrub(r, 0, true);
 	assert_int_equal(rep.differing, 0);
-	/* chunks that the head has lost, one of them the last, are taken from the member */
+	/* chunks that the head has lost, one of them the last, are copied from the member */
 	rrig_do(r, 0, lose, &gone);
 	gone.ino.v = 100 + N_CHUNKS - 1;
 	rrig_do(r, 0, lose, &gone);
 	rep = scrub(r, 0, true);
 	assert_int_equal(rep.differing, 2);
 	assert_int_equal(rrig_same(r, 0, 1), before);
-	/* all of them */
+	/* the head loses all */
 	for (uint64_t i = 0; i < N_CHUNKS; i++) {
 		gone.ino.v = 100 + i;
 		rrig_do(r, 0, lose, &gone);
@@ -198,7 +199,7 @@ static void scrub_repairs(struct rrig *r, void *arg)
 	assert_int_equal(rrig_same(r, 0, 1), before);
 	assert_true(version_of(r, 0, 107) > 0);
 	assert_int_equal(rep.uncompared + rep.moved, 0);
-	/* what is not compared is told */
+	/* the reply counts what was not compared */
 	rrig_crash(r, 1);
 	rep = scrub(r, 0, true);
 	assert_int_equal(rep.uncompared, before);
@@ -251,7 +252,7 @@ static void goes_on(struct rrig *r, void *arg)
 	rep = scrub(r, 0, false);
 	assert_int_equal(rep.running, 0);
 	assert_true(rep.moved);                /* the chain has another epoch */
-	assert_in_range(rep.chunks, 300, 400); /* not from the beginning; some of them twice */
+	assert_in_range(rep.chunks, 300, 400); /* not from the beginning; some are scrubbed twice */
 	assert_true(metric_get(&r->node[0].metrics.scrubbed) < 550);
 }
 
@@ -266,7 +267,7 @@ static void test_scrub_goes_on_after_a_restart(void **state)
 	rrig_fini(&r);
 }
 
-/* The former one is in the midst of a page then, and does not go on in the place of the new one. */
+/* A scrub is stopped in the middle of a page: it does not continue in place of the next one. */
 static void begins_anew(struct rrig *r, void *arg)
 {
 	struct oss_scrub_rep rep;
@@ -276,7 +277,7 @@ static void begins_anew(struct rrig *r, void *arg)
 	write_all(r);
 	damage(r, 0, 100, 0);
 	(void)ask_once(r, 0, SCRUB_START);
-	/* all of them at 1 MiB/s take more than a second */
+	/* scrubbing all chunks at 1 MiB/s takes more than a second */
 	(void)fiber_sleep_us(500000);
 	rep = ask_once(r, 0, SCRUB_STOP);
 	assert_false(rep.running);
@@ -307,7 +308,7 @@ static void test_scrub_begins_anew(void **state)
 
 static const struct chunk_key large = {RRIG_CHAIN, {5}, 1, 0};
 
-/* One for each part. */
+/* One writer for each part. */
 struct part_writer {
 	struct rnode *n;
 	uint32_t i, n_written;
@@ -379,7 +380,8 @@ static void large_chunk(struct rrig *r, void *arg)
 	rrig_do(r, 0, check_while_written, NULL);
 }
 
-/* Where the blocks were that it has had, others may be before all parts of it are read. */
+/* While a scrub reads a large chunk part by part, the chunk is written: its old blocks may be
+ * reused before all parts are read. */
 static void test_a_large_chunk_that_is_written_is_not_damaged(void **state)
 {
 	struct rrig r;
@@ -393,7 +395,7 @@ static void test_a_large_chunk_that_is_written_is_not_damaged(void **state)
 
 /* ---- a damaged index ---- */
 
-/* A row among those of chunks that is none. */
+/* Puts an invalid row among those of chunks. */
 static void put_garbage(struct rnode *n, void *arg)
 {
 	static const uint8_t row[] = {ROW_CHUNK, 0, 0, 0, RRIG_CHAIN, 255, 255};
@@ -404,7 +406,7 @@ static void put_garbage(struct rnode *n, void *arg)
 	assert_int_equal(group_commit_wait(g, group_commit_join(g, NULL, false)), 0);
 }
 
-/* It ends, and the target is told, instead of beginning again for ever. */
+/* The scrub ends and reports the damage to the target, instead of starting again without end. */
 static void meets_garbage(struct rrig *r, void *arg)
 {
 	(void)arg;
@@ -415,7 +417,7 @@ static void meets_garbage(struct rrig *r, void *arg)
 	rrig_do(r, 0, put_garbage, NULL);
 	(void)scrub(r, 0, true);
 	assert_true(r->node[0].target->maintenance->index_damaged);
-	/* what its neighbour says is not its own */
+	/* the other member's report does not affect this target */
 	(void)scrub(r, 1, true);
 	assert_false(r->node[1].target->maintenance->index_damaged);
 }
@@ -430,12 +432,12 @@ static void test_scrub_meets_a_damaged_index(void **state)
 	rrig_fini(&r);
 }
 
-/* ---- when one is due ---- */
+/* ---- when a scrub is due ---- */
 
 #define HOUR_US ((uint64_t)3600 * 1000000)
 #define DAY_US  (24 * (int64_t)HOUR_US)
 
-/* How many chunks it has scrubbed by then. */
+/* Returns how many chunks the target has scrubbed after that time. */
 static uint64_t scrubbed_after(struct rrig *r, uint64_t us)
 {
 	(void)fiber_sleep_us(us);
@@ -447,7 +449,7 @@ static void jump(struct rrig *r, int64_t days)
 	sim_proc_set_wall(r->node[0].proc, days * DAY_US);
 }
 
-/* By an interval of an hour, and never by the wall clock, whichever way it jumps. */
+/* Due after an interval of an hour, whatever jumps the wall clock makes. */
 static void first_is_due(struct rrig *r, void *arg)
 {
 	(void)arg;
@@ -461,8 +463,8 @@ static void first_is_due(struct rrig *r, void *arg)
 	assert_int_equal(scrubbed_after(r, HOUR_US / 2), N_CHUNKS);
 }
 
-/* It starts with a clock by which its last scrub is to come yet: the next one is neither at once
- * nor ten days late, and it does not begin anew with each start how long it has to wait. */
+/* The target starts with a wall clock that is earlier than its last scrub. The next scrub is
+ * neither immediate nor ten days late, and a restart does not restart the interval. */
 static void started_behind(struct rrig *r, void *arg)
 {
 	uint64_t before = scrubbed_after(r, 0);
