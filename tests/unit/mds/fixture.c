@@ -14,7 +14,7 @@
 
 /* ---- object servers ---- */
 
-/* Of one slot of a chain no older one comes after a newer one. */
+/* In one slot of a chain an older request never follows a newer one. */
 static int on_intent(struct fx *f, const struct frame_hdr *h)
 {
 	uint64_t *last = &f->intent_seq[h->chain - 1][h->slot % FX_SLOTS];
@@ -137,7 +137,7 @@ static void register_targets(struct fx *f)
 
 		int rc = fx_call_as(f, 0, 0, 0, OP_mds_target_register, &q, &p);
 
-		/* Who has been given up stays away. */
+		/* A target that was given up stays away. */
 		ASSERT(rc == 0 || rc == -LE_REMOVED || rc == -LE_LEAVING);
 		ASSERT(rc < 0 || p.target == i + 1);
 	}
@@ -181,7 +181,7 @@ static bool is_done(void *arg)
 	return ((struct fx *)arg)->done;
 }
 
-/* Of the leak sanitizer, where there is one. */
+/* Of the leak sanitizer; NULL without it. */
 void __lsan_disable(void) __attribute__((weak));
 void __lsan_enable(void) __attribute__((weak));
 
@@ -208,7 +208,7 @@ struct fx *fx_create(uint64_t seed)
 	snprintf(f->params.data_dir, sizeof(f->params.data_dir), "/mds");
 	snprintf(f->params.listen, sizeof(f->params.listen), "mds:7440");
 	f->params.reclaim_delay_ms = 10;
-	f->params.lease_ms = 600000; /* nobody sends heartbeats here */
+	f->params.lease_ms = 600000; /* no target sends heartbeats here */
 	memset(f->key.b, 3, sizeof(f->key.b));
 	list_init(&f->op.notified_sessions);
 	list_init(&f->op.memory);

@@ -9,8 +9,8 @@
 
 struct tg_world tg;
 
-/* Messages overtake each other, and the older one is ignored; but what is on record is never
- * behind of what anybody was told: answers are as new. */
+/* An epoch in a message may be older than the target's, which ignores it, because messages overtake
+ * each other. An epoch in a reply is never older: every epoch that was sent is durable before. */
 static void take(uint32_t target, struct bytes chains, bool answer)
 {
 	struct wire_r r;
@@ -138,7 +138,7 @@ int tg_come_back(struct fx *f, uint32_t target)
 void tg_look(struct cluster *c)
 {
 	failure_detector_poll(c, loop_now_us());
-	assert_int_equal(fiber_sleep_us(5000), 0); /* who stays is told */
+	assert_int_equal(fiber_sleep_us(5000), 0); /* members that stay are notified */
 }
 
 int tg_sync_all(struct cluster *c, uint32_t target)

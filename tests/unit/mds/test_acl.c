@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Access lists: their forms, who may do what by them, and what the store keeps of them. */
+/* Access lists: their forms, what they permit, and what the store keeps of them. */
 #include <fcntl.h>
 #include <sys/xattr.h>
 
@@ -60,14 +60,14 @@ static void test_forms(void **state)
 	assert_int_equal(acl_check(bytes_of(buf, len)), 0);
 	assert_int_equal(acl_to_xattr(bytes_of(buf, len), ACL_DEFAULT, 0, out), l.len);
 	assert_memory_equal(out, l.b, l.len);
-	/* The mode has the last word about what it says too. */
+	/* The mode overrides the entries that it has. */
 	assert_int_equal(acl_to_xattr(bytes_of(buf, len), ACL_ACCESS, 0754, out), l.len);
 	assert_int_equal(out[4 + 2], 7);
 	assert_int_equal(out[4 + 5 * 8 + 2], 5);
 	assert_int_equal(out[4 + 6 * 8 + 2], 4);
 }
 
-/* Whatever comes, it is refused or makes a list that the store takes. */
+/* Any bytes are refused, or make a list that the store accepts. */
 static void test_any_bytes(void **state)
 {
 	const struct value good = example();
@@ -88,7 +88,7 @@ static void test_any_bytes(void **state)
 
 		l.len = cut;
 		if (parse(&l, buf, &len) == 0)
-			assert_int_equal(cut, 4); /* a head alone: no list */
+			assert_int_equal(cut, 4); /* a head alone: an empty list */
 	}
 	for (uint32_t cut = 1; cut < len; cut++)
 		if (cut < ACL_HEAD_LEN || (cut - ACL_HEAD_LEN) % ACL_ENTRY_LEN != 0)
@@ -97,7 +97,7 @@ static void test_any_bytes(void **state)
 	assert_int_equal(acl_check(bytes_of("\1\0\0\30\0\0\0\0", 8)), -LE_CORRUPT_STORE);
 }
 
-/* By the example, of a file of 1:2 with mode 0670 or another mask. */
+/* With the example list, on a file of 1:2 with mode 0670 or another mask. */
 static const struct {
 	uint32_t uid, gid, group, mode, mask;
 	int want;
@@ -107,13 +107,15 @@ static const struct {
 	{10, 9, 9, 0670, 7, 0},
 	{10, 9, 9, 0640, PERM_R, 0}, /* the mask */
 	{10, 9, 9, 0640, PERM_W, -LE_ACCES},
-	{10, 20, 21, 0614, PERM_R, -LE_ACCES}, /* an own entry: others' does not count */
+	{10, 20, 21, 0614, PERM_R, -LE_ACCES}, /* the user has an entry: the others' entry does
+					        * not count */
 	{11, 2, 9, 0670, PERM_R, 0},           /* the owning group */
 	{11, 2, 9, 0670, PERM_W, -LE_ACCES},
-	{11, 2, 21, 0670, PERM_W, 0},                   /* by another of the groups */
+	{11, 2, 21, 0670, PERM_W, 0},                   /* by another of the user's groups */
 	{11, 20, 21, 0670, PERM_R | PERM_W, -LE_ACCES}, /* no entry grants both */
 	{11, 20, 9, 0670, PERM_R | PERM_X, 0},
-	{11, 20, 9, 0627, PERM_R, -LE_ACCES}, /* in a group: others' does not count */
+	{11, 20, 9, 0627, PERM_R, -LE_ACCES}, /* the user is in a group: the others' entry does
+					       * not count */
 	{11, 9, 9, 0674, PERM_R, 0},          /* others */
 	{11, 9, 9, 0670, PERM_R, -LE_ACCES},
 	{0, 9, 9, 0600, PERM_R | PERM_W, 0},
@@ -175,7 +177,7 @@ static void make_tree(struct fx *f)
 	assert_int_equal(set(f, dir, "system.posix_acl_default", l.b, l.len), 0);
 	assert_int_equal(fx_create_file(f, dir, "a", O_WRONLY, &a), 0);
 	assert_int_equal(fx_create_file(f, dir, "b", O_WRONLY, &a), 0);
-	/* One copy for all of them. */
+	/* One list in memory for all of them. */
 	assert_int_equal(f->m->store.acls.n, 1);
 }
 
@@ -230,7 +232,7 @@ static void test_kept_over_a_crash(void **state)
 	fx_destroy(f);
 }
 
-/* A sealed file keeps its list, and with it its mode, and its layout. */
+/* A sealed file keeps its list, its mode and its layout. */
 static void sealed(struct fx *f)
 {
 	struct mds_setattr_req seal = {.mask = SET_SEALED, .attr = {.flags = ATTR_SEALED}};
@@ -256,7 +258,7 @@ static void sealed(struct fx *f)
 
 TEST(test_sealed_files_keep_their_lists, sealed)
 
-/* ---- the other attributes' limits ---- */
+/* ---- limits of other extended attributes ---- */
 
 static void limits(struct fx *f)
 {

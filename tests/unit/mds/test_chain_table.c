@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Building of chains: members apart, load and pairs even, growth beside what is there. */
+/* How chains are built: members on different hosts, load and pairs even, growth beside existing
+ * chains. */
 #include "mds/cluster/chain_table.h"
 #include "tests/unit/mds/fixture.h"
 
@@ -92,7 +93,7 @@ static void even_body(struct fx *f)
 		assert_int_equal(least(g.heads, n), n <= 9 ? n - 1 : 8);
 		assert_int_equal(most(g.heads, n), n <= 9 ? n - 1 : 8);
 		assert_true(most(g.members, n) - least(g.members, n) <= (k == 2 ? 1 : 3));
-		/* What a lost target served falls on many, on each about the same. */
+		/* The load of a lost target is spread over many others, in about equal parts. */
 		for (uint32_t a = 0; a < n; a++) {
 			uint32_t partners = 0;
 
@@ -127,7 +128,7 @@ static void test_even(void **state)
 		run(sizes[i], sizes[i], 1, even_body);
 }
 
-/* Two targets on each of four hosts, hosts in two racks. */
+/* Two targets on each of four hosts; the hosts in two racks. */
 static void domains_body(struct fx *f)
 {
 	struct cluster *c = &f->m->cluster;
@@ -141,7 +142,7 @@ static void domains_body(struct fx *f)
 	assert_true(most(g.members, 8) - least(g.members, 8) <= 1);
 	assert_int_equal(chain_table_want(c, 3), 0);
 	look(c, 3, &g);
-	assert_true(g.same_rack > 0); /* three out of two racks */
+	assert_true(g.same_rack > 0); /* three members in two racks */
 	assert_true(most(g.members, 8) - least(g.members, 8) <= 4);
 }
 
@@ -178,7 +179,7 @@ static void test_refused(void **state)
 	run(6, 2, 1, refused_body);
 }
 
-/* Classes that exist grow with each target; old versions stay what they were. */
+/* Existing classes grow with each target; old versions of their tables do not change. */
 static void growth_body(struct fx *f)
 {
 	struct cluster *c = &f->m->cluster;
@@ -211,7 +212,8 @@ static void test_growth(void **state)
 	run(9, 9, 1, growth_body);
 }
 
-/* Formatted for two copies: no file is made before there are two hosts, and then with both. */
+/* Formatted for two replicas: creating a file fails until there are two hosts; afterwards files get
+ * two replicas. */
 static void formatted_body(struct fx *f)
 {
 	struct attr a;
@@ -248,7 +250,7 @@ static void test_formatted(void **state)
 	formatted(formatted_body);
 }
 
-/* When the second one registers the first one is away; it comes back, the same process. */
+/* The first target is away when the second one registers, and returns as the same process. */
 static void formatted_away_body(struct fx *f)
 {
 	struct mds_target_heartbeat_req q = {.target = 1,
@@ -274,7 +276,7 @@ static void test_formatted_away(void **state)
 	formatted(formatted_away_body);
 }
 
-/* The first one is being drained then, and is taken back. */
+/* The first target is draining when the second one registers, and is undrained. */
 static void formatted_drained_body(struct fx *f)
 {
 	struct mds_target_admin_req q = {.target = 1, .what = TARGET_ADMIN_UNDRAIN};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mds_check finds each kind of planted damage, repairs it, and then finds none; records survive
- * their encoding. */
+/* mds_check finds each kind of planted damage, repairs it, and then finds none. Records survive
+ * encoding and decoding. */
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -134,7 +134,7 @@ static void record(struct fx *f)
 static const struct {
 	const char *name;
 	void (*plant)(struct fx *f);
-	bool mended; /* by repair, wholly */
+	bool mended; /* repaired completely */
 } cases[] = {
 	{"dangling entry", dangling, false}, /* its attribute stays */
 	{"file without a name", lost_file, true},
@@ -167,7 +167,7 @@ static void test_damage(void **state)
 	}
 }
 
-/* What an earlier version has written is not read as if it were this one's. */
+/* A store of an earlier format is refused. */
 static void of_before(struct fx *f)
 {
 	f->m->store.cluster.format = STORE_FORMAT - 1;
@@ -176,7 +176,7 @@ static void of_before(struct fx *f)
 	assert_int_equal(store_wait(&f->m->store, txn_end(&f->m->store)), 0);
 }
 
-/* What is said on stderr while the store is looked at. */
+/* Checks the store; said: what that prints on stderr. */
 static int check_status_said(struct fx *f, char *said, size_t size)
 {
 	FILE *out = tmpfile();
@@ -201,7 +201,7 @@ static void test_earlier_format(void **state)
 	fx_run(f, tree);
 	fx_run(f, of_before);
 	assert_int_equal(check_status_said(f, said, sizeof(said)), -LE_STORE_FORMAT);
-	/* Which one it is, and what to do with it. */
+	/* The message names the format, and what to do. */
 	snprintf(format, sizeof(format), "format %u, this one knows %u", STORE_FORMAT - 1,
 		 STORE_FORMAT);
 	assert_non_null(strstr(said, format));
@@ -219,7 +219,7 @@ static void test_sound(void **state)
 	fx_destroy(f);
 }
 
-/* Every prefix of a record decodes to something or is refused, and never reads past its end. */
+/* Every prefix of a record is decoded or refused, and never read beyond its end. */
 static void test_records(void **state)
 {
 	struct inode_rec in = {.attr = {.mode = S_IFLNK | 0777,
@@ -259,7 +259,7 @@ static void test_keys(void **state)
 	struct key last = key_after(key_of('D', UINT64_MAX));
 
 	(void)state;
-	assert_true(a.len <= b.len && memcmp(a.b, b.b, a.len) == 0); /* nothing lies between them */
+	assert_true(a.len <= b.len && memcmp(a.b, b.b, a.len) == 0); /* no key is between them */
 	assert_int_equal(last.len, 1);
 	assert_int_equal(last.b[0], 'E');
 }

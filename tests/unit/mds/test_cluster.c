@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Targets, the map, placement, layouts, and permissions by table. */
+/* Targets, the map, placement and layouts; permissions as a table. */
 #include <fcntl.h>
 
 #include "mds/cluster/placement.h"
@@ -43,7 +43,7 @@ static void register_body(struct fx *f)
 	uint32_t epoch = f->m->cluster.epoch;
 
 	assert_int_equal(do_register(f, &q), 0);
-	assert_int_equal(f->m->cluster.epoch, epoch); /* nothing that clients must know */
+	assert_int_equal(f->m->cluster.epoch, epoch); /* no change of the map for clients */
 	q.commits = 9;
 	assert_int_equal(do_register(f, &q), -LE_STORE_OLD);
 	q.commits = 10;
@@ -62,13 +62,14 @@ static void register_body(struct fx *f)
 	assert_int_equal(f->m->cluster.n_tables, FX_TARGETS + 1);
 	assert_true(f->m->cluster.epoch > epoch);
 	assert_int_equal(beat(f, 0, 11, &hp), 0);
-	/* Overtaken by a newer one of the same process: no proof of anything. */
+	/* A heartbeat that a newer one of its process has overtaken: no evidence. */
 	assert_int_equal(beat(f, 0, 10, &hp), 0);
 	assert_int_equal(f->m->cluster.targets[0]->commits, 11);
 	assert_int_equal(beat(f, 77, 10, &hp), -LE_NO_TARGET);
 }
 
-/* As a target tells how its clock stands: what is known, and told, is by what is certain of it. */
+/* A target reports how far its clock is ahead, and the bound of the error. The server counts the
+ * clocks as apart only if they certainly are. */
 static void clock_body(struct fx *f)
 {
 	struct mds_target_register_req r = known(f, 0);
@@ -116,8 +117,8 @@ static void down_body(struct fx *f)
 	assert_int_equal(f->m->cluster.targets[2]->info.state, TARGET_DOWN);
 	epoch = f->m->cluster.epoch;
 	assert_int_equal(hp.map_epoch, epoch);
-	/* New files avoid what is down as long as there is something else: nearly full counts less.
-	 */
+	/* New files avoid targets that are down while others are up: a target that is nearly full
+	 * is preferred. */
 	struct layout dir = {.width = 1}, l;
 	f->m->cluster.targets[1]->info.free = 1900;
 	for (int i = 0; i < 20; i++) {
@@ -171,7 +172,8 @@ static void layout_body(struct fx *f)
 	assert_int_equal(a.layout.chunk_size, 65536);
 	assert_int_equal(a.layout.table, FX_TARGETS);
 	q.ino = a.ino;
-	assert_int_equal(fx_call(f, OP_mds_layout_set, &q, &p), -LE_BUSY); /* somebody writes it */
+	assert_int_equal(fx_call(f, OP_mds_layout_set, &q, &p), -LE_BUSY); /* a session has it
+									    * open for writing */
 	assert_int_equal(fx_close(f, a.ino, O_WRONLY, UINT64_MAX), 0);
 	q.layout.chunk_size = 1 << 20;
 	assert_int_equal(fx_call(f, OP_mds_layout_set, &q, &p), 0);
@@ -278,13 +280,15 @@ static void test_rules(void **state)
 	a.attr.mode = S_IFREG | 0644;
 	assert_int_equal(perm_setattr(&other, &a, SET_MTIME_NOW, &new, false), -LE_ACCES);
 	assert_int_equal(perm_setattr(&other, &a, SET_SIZE, &new, false), -LE_ACCES);
-	/* What a write takes away: for who writes, and nothing is for nobody else either. */
+	/* Clearing what a write clears needs the right to write; a request that changes nothing is
+	 * refused too. */
 	assert_int_equal(perm_setattr(&other, &a, SET_KILL_SUID, &new, false), -LE_ACCES);
 	assert_int_equal(perm_setattr(&other, &a, SET_KILL_CAPS, &new, false), -LE_ACCES);
 	assert_int_equal(perm_setattr(&other, &a, 0, &new, false), -LE_ACCES);
 	assert_int_equal(perm_setattr(&other, &a, SET_KILL_SUID, &new, true), 0);
 	assert_int_equal(perm_setattr(&owner, &a, SET_KILL_SUID, &new, false), 0);
-	/* By a descriptor of the session, but only the owner could have opened it again. */
+	/* With an open descriptor of the session, only the owner: an owner could open the file
+	 * again. */
 	a.attr.mode = S_IFREG | 0444;
 	assert_int_equal(perm_setattr(&other, &a, SET_SIZE, &new, true), -LE_ACCES);
 	assert_int_equal(perm_setattr(&owner, &a, SET_SIZE, &new, false), -LE_ACCES);
@@ -296,12 +300,13 @@ static void test_rules(void **state)
 	dir.gid = 77;
 	perm_new(&owner, &dir, &mode, &gid);
 	assert_int_equal(gid, 77);
-	assert_int_equal(mode & S_ISGID, 0); /* not in that group: no setgid program */
+	assert_int_equal(mode & S_ISGID, 0); /* the user is not in that group: S_ISGID is dropped */
 	mode = S_IFDIR | 0755;
 	perm_new(&owner, &dir, &mode, &gid);
 	assert_int_equal(mode & S_ISGID, S_ISGID);
 	assert_int_equal(perm_kill_suid(06755), 0755);
-	assert_int_equal(perm_kill_suid(02644), 02644); /* mandatory locking of old, no program */
+	assert_int_equal(perm_kill_suid(02644), 02644); /* not executable: S_ISGID means
+							 * mandatory locking */
 }
 
 TEST(test_register, register_body)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Conversions to another number of copies: who may ask for them, and which are on record. */
+/* Conversions to another number of replicas: which users may request them, and which are on
+ * record. */
 #include <fcntl.h>
 
 #include "mds/dispatch.h"
@@ -21,7 +22,7 @@ static int convert(struct fx *f, struct ino ino, uint32_t replicas)
 	return ask(f, ino, replicas, LAYOUT_F_CONVERT);
 }
 
-/* A directory in which a file stays open, so that no conversion of it ends. */
+/* Makes a directory with a file that stays open, so that no conversion of it ends. */
 static struct ino busy_dir(struct fx *f, struct ino parent, const char *name)
 {
 	struct ino dir;
@@ -53,7 +54,8 @@ static struct found conversions(struct fx *f, struct ino ino)
 	return fd;
 }
 
-/* How that of ino ended; 1: it has not, or nobody knows. */
+/* Returns the status with which the conversion of ino ended; 1: it has not ended, or is not
+ * recorded. */
 static int ended(struct fx *f, struct ino ino)
 {
 	const struct conversions *cv = &f->m->conversions;
@@ -64,7 +66,8 @@ static int ended(struct fx *f, struct ino ino)
 	return 1;
 }
 
-/* Who may not ask for it changes nothing by asking, neither here nor of others, nor of chains. */
+/* A request without permission changes nothing: no conversion here, no other conversion, and no
+ * chains. */
 static void who_may_body(struct fx *f)
 {
 	struct ino top, in;
@@ -87,7 +90,7 @@ static void who_may_body(struct fx *f)
 }
 TEST(test_who_may, who_may_body)
 
-/* Another request beside those of fx_call. */
+/* A request concurrent with those of fx_call. */
 struct request {
 	struct fx *f;
 	uint32_t slot;
@@ -126,8 +129,8 @@ static bool on_record(struct fx *f, struct ino ino)
 	return true;
 }
 
-/* At whatever moment of the former one's end it is asked for again, it is under way and on record.
- */
+/* A conversion is requested again at any time while the previous one ends: it runs and is on
+ * record. */
 static void again_body(struct fx *f)
 {
 	struct ino dir = busy_dir(f, LEAT_ROOT_INO, "dir");
@@ -156,8 +159,8 @@ static void again_body(struct fx *f)
 }
 TEST(test_again, again_body)
 
-/* Below a tree that gets another number of copies there is no conversion of its own, also when it
- * has only been moved there: they would convert each other's files for ever. */
+/* Below a tree that is converted no other conversion runs, also if it was moved there: the two
+ * would convert each other's files without end. */
 static void moved_body(struct fx *f)
 {
 	struct ino outer = busy_dir(f, LEAT_ROOT_INO, "outer");
@@ -180,15 +183,16 @@ static void moved_body(struct fx *f)
 }
 TEST(test_moved, moved_body)
 
-/* Who waits for one is told how it ended, of as many as there is room for. */
+/* A waiting client gets the result of its conversion. The server keeps the last CONVERSION_ENDS_MAX
+ * results. */
 static void ends_body(struct fx *f)
 {
 	struct ino gone, dir, first;
 
 	gone = busy_dir(f, LEAT_ROOT_INO, "gone");
 	assert_int_equal(convert(f, gone, 2), 0);
-	/* It waits for the file. Between two walks: one that came between the two removals below
-	 * would find nothing left to do. */
+	/* The conversion waits for the file. The sleep ends between two walks: a walk between the
+	 * two removals below would end the conversion with success. */
 	sleep_us(1300000);
 	assert_int_equal(ended(f, gone), 1);
 	assert_int_equal(fx_unlink(f, gone, "open"), 0);
@@ -215,7 +219,7 @@ static void ends_body(struct fx *f)
 }
 TEST(test_ends, ends_body)
 
-/* A server that stops ends none: who waits for one asks the next server. */
+/* A server that stops ends no conversion: waiting clients query the next server. */
 static void stops_body(struct fx *f)
 {
 	struct mds_status_req q = {0};
@@ -234,7 +238,8 @@ static void stops_body(struct fx *f)
 }
 TEST(test_stops, stops_body)
 
-/* The newer demand for a whole counts, that for a part ends, also when both come at once. */
+/* A newer conversion of a whole tree cancels one of a part of it, also if both are requested
+ * concurrently. */
 static struct ino outer, inner;
 
 static void part_and_whole(struct fx *f)
@@ -281,8 +286,8 @@ static void test_part_and_whole(void **state)
 	fx_destroy(f);
 }
 
-/* There are no more than may be, however many ask at once, and a server with more of them on record
- * starts. */
+/* The number of conversions is limited, however many are requested concurrently. A server that
+ * finds more on record starts nevertheless. */
 #define MOST 64u
 
 static void too_many(struct fx *f)
@@ -316,7 +321,7 @@ static void too_many(struct fx *f)
 	}
 	assert_int_equal(n, FX_SLOTS / 2);
 	assert_int_equal(conversions(f, dir).n, MOST);
-	/* As an older server may have left it. */
+	/* As an older server may have left the store. */
 	assert_int_equal(txn_begin(&f->m->store), 0);
 	for (uint32_t i = 0; i < FX_SLOTS; i++)
 		TXN_PUT(&f->m->store, key_of('V', at_once[i].req.ino.v), convert_rec,

@@ -53,9 +53,9 @@ static void test_the_most_specific_row_counts(void **state)
 	assert_int_equal(flags_of(e, "tcp 10.2.3.4:1"), EXPORT_SQUASH_ROOT);
 	assert_int_equal(flags_of(e, "tcp 11.2.3.4:1"), EXPORT_SQUASH_ALL);
 	assert_int_equal(flags_of(e, "tcp [fd00::1]:1"), EXPORT_SQUASH_ALL);
-	/* Whose address is not understood is not let through. */
+	/* A client with an unparsable address gets no rights. */
 	assert_int_equal(flags_of(e, "nobody knows"), EXPORT_READ_ONLY | EXPORT_SQUASH_ALL);
-	/* The same network again takes the row's place. */
+	/* A row for an existing network replaces that row. */
 	add(e, "10.1.2.0/24", EXPORT_SQUASH_ALL);
 	assert_int_equal(e->n, 5);
 	assert_int_equal(flags_of(e, "tcp 10.1.2.4:1"), EXPORT_SQUASH_ALL);
@@ -133,8 +133,8 @@ static void test_the_table_is_durable(void **state)
 	fx_destroy(f);
 }
 
-/* Operations that change nothing by themselves, or have a rule of their own (opening, access,
- * closing); locks are for readers too. */
+/* Operations that change nothing by themselves, or have a rule of their own (open, access, close).
+ * Readers may lock. */
 static bool may_read_only(uint16_t op)
 {
 	static const uint16_t may[] = {OP_mds_open, OP_mds_close, OP_mds_lock};
@@ -160,7 +160,7 @@ static void gated(struct fx *f)
 	stored(f);
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
 		struct op_desc d = {.op = all[i].op, .kind = OP_READ};
-		static uint64_t in[256]; /* zeroes are a valid request of each kind, here */
+		static uint64_t in[256]; /* zeros are a valid request of every kind here */
 		struct op op;
 		int rc;
 
@@ -210,7 +210,7 @@ static void squashed(struct fx *f)
 	assert_int_equal(in.cred.gid, 8);
 	assert_int_equal(in.cred.flags, 0);
 	assert_int_equal(in.cred.groups.len, 0);
-	/* Somebody else keeps all but root's groups; what the kernel has checked counts not. */
+	/* Other users keep all groups but root's. A check by the client's kernel does not count. */
 	in.cred = (struct cred){.uid = 100, .gid = 100, .flags = CRED_CHECKED};
 	in.cred.groups = bytes_of(groups, 12);
 	assert_int_equal(export_gate(&op, &d, &in), 0);
@@ -224,7 +224,7 @@ static void squashed(struct fx *f)
 	assert_int_equal(in.cred.gid, 8);
 	in.cred.groups.len = 7;
 	assert_int_equal(export_gate(&op, &d, &in), -LE_INVAL);
-	/* The cluster is not administered from there. */
+	/* Clients of that network may not administer the cluster. */
 	d.op = OP_mds_target_admin;
 	assert_int_equal(export_gate(&op, &d, &in), -LE_PERM);
 	peer.role = ROLE_OSSD;
@@ -241,8 +241,7 @@ static void test_credentials_are_squashed(void **state)
 	fx_destroy(f);
 }
 
-/* Who says that he is a server, or speaks for one or for a node, is none, in a network of less
- * rights. */
+/* In a restricted network no peer is accepted as a server, nor as the agent of a node. */
 static void claimed(struct fx *f)
 {
 	static const uint16_t theirs[] = {
@@ -293,7 +292,7 @@ static void test_servers_are_not_believed_everywhere(void **state)
 	fx_destroy(f);
 }
 
-/* A row that would silence an object server is refused, wherever that is heard from. */
+/* A row that would silence an object server is refused. */
 static void silenced(struct fx *f)
 {
 	struct mds_export_set_req in = {.what = EXPORT_ADD, .row = row("10.0.0.0/8", 1)};
@@ -308,7 +307,8 @@ static void silenced(struct fx *f)
 	assert_int_equal(fx_call(f, OP_mds_export_set, &in, &out), 0);
 	assert_int_equal(out.target, t->info.id);
 	assert_int_equal(f->m->exports.n, 0);
-	/* Its own network comes first, and stays as long as it is needed. */
+	/* With a row for the server's own network it is accepted; that row cannot be removed while
+	 * it is needed. */
 	assert_int_equal(set(f, EXPORT_ADD, "10.9.0.0/16", 0), 0);
 	memset(&out, 0, sizeof(out));
 	assert_int_equal(fx_call(f, OP_mds_export_set, &in, &out), 0);
@@ -355,17 +355,19 @@ static void writers(struct fx *f)
 	f->session = first;
 }
 
-/* Each waits for the targets. Who asked waits for less than that; all of them end all the same. */
+/* The end of each session waits for the targets. The request's deadline is earlier; all sessions
+ * end nevertheless. */
 static void ended_in_time(struct fx *f)
 {
 	writers(f);
-	/* The targets are silent, but know the first rows. */
+	/* The targets are silent, but have confirmed the first rows. */
 	for (uint32_t i = 0; i < f->m->cluster.n_targets; i++) {
 		f->m->cluster.targets[i]->sessions_gen = f->m->sessions.gen;
 		f->m->cluster.targets[i]->read_ms = 1;
 	}
 	assert_int_equal(f->m->opens.n_opens, N_WRITERS);
-	/* Whoever is not connected just now keeps what no row takes from where he was. */
+	/* A session without a connection loses only rights that a row takes from its last
+	 * address. */
 	assert_int_equal(set(f, EXPORT_ADD, "10.2.0.0/16", EXPORT_READ_ONLY), 0);
 	assert_int_equal(set(f, EXPORT_ADD, "10.1.0.0/16", 0), 0);
 	assert_int_equal(set(f, EXPORT_REMOVE, "10.1.0.0/16", 0), 0);
@@ -375,7 +377,7 @@ static void ended_in_time(struct fx *f)
 	assert_int_equal(set(f, EXPORT_ADD, "10.0.0.0/8", EXPORT_READ_ONLY), 0);
 	fiber_set_deadline(NO_DEADLINE);
 	assert_int_equal(f->m->opens.n_opens, 0);
-	assert_int_equal(f->m->sessions.n, 1); /* which never was of a network */
+	assert_int_equal(f->m->sessions.n, 1); /* a session without an address */
 }
 
 static void test_sessions_end_whoever_waits(void **state)
@@ -388,14 +390,14 @@ static void test_sessions_end_whoever_waits(void **state)
 	fx_destroy(f);
 }
 
-/* Targets that live, and do not say that they refuse who has ended. */
+/* The targets are in contact, and do not confirm that they refuse ended sessions. */
 static void hear_targets(struct fx *f)
 {
 	for (uint32_t i = 0; i < f->m->cluster.n_targets; i++)
 		f->m->cluster.targets[i]->last_contact_us = loop_now_us();
 }
 
-/* They expire one behind the other: only the last one has to wait. */
+/* The sessions expire one after the other; only the last one has to wait. */
 static void last_session_ends(struct fx *f)
 {
 	while (f->m->sessions.n > 0) {
@@ -405,7 +407,7 @@ static void last_session_ends(struct fx *f)
 	}
 }
 
-/* The server is stopped while one is on its way out. */
+/* The server stops while a session is being ended. */
 static void ending(struct fx *f)
 {
 	writers(f);
@@ -413,11 +415,11 @@ static void ending(struct fx *f)
 	assert_true(f->m->opens.n_opens > 0);
 }
 
-/* Targets that say what they go by, which is what they have heard; one of them may be cut off. */
+/* Targets that apply and report the read_ms of the last reply; one may be cut off. */
 struct beats {
-	struct fx *f, own; /* own: another caller */
+	struct fx *f, own; /* own: for calls of the beat fiber */
 	uint32_t read_ms[FX_TARGETS];
-	uint32_t cut_off; /* its number; 0: none */
+	uint32_t cut_off; /* number of the target; 0: none */
 	bool stop;
 };
 
@@ -447,7 +449,8 @@ static void beat(void *arg)
 	b->f = NULL;
 }
 
-/* Adds a row: the target that has not confirmed it, 0: none; all has come within so long. */
+/* Adds a row. Returns the target that has not confirmed it, 0: none. Asserts that the request takes
+ * at most in_ms. */
 static uint32_t add_row(struct fx *f, uint32_t in_ms)
 {
 	struct mds_export_set_req in = {.what = EXPORT_ADD, .row = row("10.0.0.0/8", 1)};
@@ -475,26 +478,27 @@ static void unheard(struct fx *f)
 	op_init(&b->own.op, f->m);
 	fx_session(f, 1);
 	assert_int_equal(fiber_spawn("beats", beat, b), 0);
-	/* Whoever is up is waited for; who is out of touch is named once he counts as down. */
+	/* The request waits for targets that are up; it names one out of contact once that counts
+	 * as down. */
 	assert_int_equal(add_row(f, down_ms), 2);
 	assert_int_equal(b->read_ms[0], f->params.lease_ms);
 	assert_int_equal(add_row(f, beat_ms), 2);
 	b->cut_off = 0;
 	fiber_sleep_us(beat_ms * 3000ull);
 	assert_int_equal(add_row(f, 1), 0);
-	/* One that has confirmed it reads for nobody when it is out of touch. */
+	/* A target that has confirmed the row stops reads by itself when it is out of contact. */
 	b->cut_off = 3;
 	fiber_sleep_us(down_ms * 1000ull);
 	assert_int_equal(add_row(f, beat_ms), 0);
 	b->cut_off = 0;
-	/* What it has heard last counts, if it said so or not. */
+	/* The last reply that the target got counts, whether the target has confirmed it or not. */
 	fiber_sleep_us(beat_ms * 3000ull);
 	assert_int_equal(set(f, EXPORT_REMOVE, "10.0.0.0/8", 0), 0);
 	while (b->read_ms[2] > 0)
 		fiber_sleep_us(1000);
 	b->cut_off = 3;
 	assert_int_equal(add_row(f, down_ms), 3);
-	/* Nobody listens there any more. */
+	/* No process listens on the target's address. */
 	memcpy(strchr(f->m->cluster.targets[2]->addrs, ':'), ":1", 3);
 	assert_int_equal(add_row(f, beat_ms), 0);
 	b->stop = true;
@@ -505,7 +509,8 @@ static void unheard(struct fx *f)
 
 TEST(test_servers_that_have_not_heard_are_named, unheard)
 
-/* Nobody gets what a session had before every target refuses it, or may not act any more. */
+/* No other session gets the rights of an ended session until every target refuses that session, or
+ * may not serve it any longer. */
 static void fenced(struct fx *f)
 {
 	const uint32_t n = f->m->cluster.n_targets;
@@ -514,7 +519,8 @@ static void fenced(struct fx *f)
 	writers(f);
 	last_session_ends(f);
 	began = loop_now_us();
-	f->m->cluster.targets[0]->gone = true; /* so it seemed, but it speaks on */
+	f->m->cluster.targets[0]->gone = true; /* its connection closed, but it still sends
+					        * heartbeats */
 	for (uint32_t i = 0; i < n; i++) {
 		struct mds_target_heartbeat_req q = {.target = i + 1,
 						     .uuid = {{100, (uint8_t)i}},
@@ -526,7 +532,7 @@ static void fenced(struct fx *f)
 		assert_int_equal(fx_call_as(f, 0, 0, 0, OP_mds_target_heartbeat, &q, &p), 0);
 		assert_int_equal(p.fence_ms, f->params.client_lease_ms);
 	}
-	/* One has not said that it knows. */
+	/* One target has not confirmed the end of the session. */
 	fiber_sleep_us(f->params.client_lease_ms * 900ull);
 	assert_int_equal(f->m->opens.n_opens, 1);
 	while (f->m->opens.n_opens > 0)

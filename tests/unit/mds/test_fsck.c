@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What leat fsck asks of the metadata server: pages of one snapshot, and repairs that are made once
- * and only where the same thing is still wrong. */
+/* Requests of leat fsck to the metadata server: pages of one snapshot, and repairs, which are
+ * executed once and only if the error still exists. */
 #include <fcntl.h>
 
 #include "tests/unit/mds/fixture.h"
@@ -17,7 +17,7 @@ static int page(struct fx *f, uint64_t snapshot, uint32_t kind, struct bytes fro
 	return fx_call(f, OP_mds_fsck_page, &q, &rep);
 }
 
-/* All inodes of a snapshot, max at a time; *ret_last: the newest one. */
+/* Counts all inodes of a snapshot, max in a page. *ret_last: the newest one. */
 static uint32_t count_inodes(struct fx *f, uint64_t snapshot, uint32_t max,
 			     struct fsck_inode *ret_last)
 {
@@ -80,22 +80,22 @@ static void pages(struct fx *f)
 	assert_int_equal(page(f, 0, FSCK_INODES, bytes_of(NULL, 0), 1), 0);
 	first = rep.snapshot;
 	assert_int_equal(rep.n_inodes, N_FILES + 1);
-	/* It does not see what comes later. */
+	/* The snapshot does not have later files. */
 	newer = make(f, "later");
 	assert_true(newer.v >= rep.next_ino);
 	assert_int_equal(count_inodes(f, first, 7, &last), N_FILES + 1);
 	assert_int_equal(count_inodes(f, first, 1000, &last), N_FILES + 1);
 	assert_true(last.ino.v < newer.v && S_ISREG(last.mode) && last.nlink == 1);
-	/* Another one takes its place. */
+	/* A second snapshot replaces it. */
 	assert_int_equal(page(f, 0, FSCK_ENTRIES, bytes_of(NULL, 0), 5), 0);
 	assert_int_equal(rep.snapshot, first + 1);
 	assert_int_equal(page(f, first, FSCK_INODES, bytes_of(NULL, 0), 1), -LE_STALE);
 	assert_int_equal(count_inodes(f, first + 1, 9, &last), N_FILES + 2);
-	/* What a cursor may not be. */
+	/* Invalid tables and cursors. */
 	assert_int_equal(page(f, first + 1, 0, bytes_of(NULL, 0), 1), -LE_INVAL);
 	assert_int_equal(page(f, first + 1, FSCK_REMOVALS + 1, bytes_of(NULL, 0), 1), -LE_INVAL);
 	assert_int_equal(page(f, first + 1, FSCK_INODES, bytes_str("Q"), 1), -LE_INVAL);
-	/* And nobody holds it for ever. */
+	/* A snapshot that is not used expires. */
 	assert_int_equal(fiber_sleep_us(70000000), 0);
 	assert_int_equal(page(f, first + 1, FSCK_INODES, bytes_of(NULL, 0), 1), -LE_STALE);
 }
@@ -122,7 +122,7 @@ static void counts(struct fx *f)
 	edit_nlink(f, q.ino, 5);
 	assert_int_equal(fx_getattr(f, q.ino, &a), 0);
 	q.change = a.change;
-	/* It has got another name since: what was counted is not true any more. */
+	/* The file has got another name since: the count is stale. */
 	assert_int_equal(fx_link(f, q.ino, LEAT_ROOT_INO, "other"), 0);
 	assert_int_equal(repair(f, q, &done), -LE_STALE);
 	assert_int_equal(fx_getattr(f, q.ino, &a), 0);
@@ -131,10 +131,10 @@ static void counts(struct fx *f)
 	q.nlink = 2;
 	assert_int_equal(repair(f, q, &done), 0);
 	assert_int_equal(done, 1);
-	assert_int_equal(repair(f, q, &done), -LE_STALE); /* its change counter tells */
+	assert_int_equal(repair(f, q, &done), -LE_STALE); /* its change counter differs */
 	assert_int_equal(fx_getattr(f, q.ino, &a), 0);
 	assert_int_equal(a.nlink, 2);
-	/* A good one stays as it is. */
+	/* A correct count stays. */
 	q.change = a.change;
 	assert_int_equal(repair(f, q, &done), 0);
 	assert_int_equal(done, 0);
@@ -149,13 +149,13 @@ static void others(struct fx *f)
 	struct attr a;
 	uint8_t done;
 
-	/* An entry whose inode exists is never removed, */
+	/* An entry with an existing inode is not removed, */
 	q.ino = make(f, "file");
 	q.cookie = dentry_cookie(&f->m->store, bytes_str("file"));
 	assert_int_equal(repair(f, q, &done), 0);
 	assert_int_equal(done, 0);
 	assert_int_equal(fx_lookup(f, LEAT_ROOT_INO, "file", &a), 0);
-	/* nor data that a file has, or that a newer one may have. */
+	/* nor data that a file has, or that a newer file may have. */
 	q.what = FSCK_REPAIR_CHUNKS;
 	q.chain = 1;
 	q.gen = a.layout.gen;
@@ -163,7 +163,7 @@ static void others(struct fx *f)
 	q.ino.v = f->m->store.counters.next_ino;
 	assert_int_equal(repair(f, q, &done), 0);
 	assert_int_equal(f->n_removed, removed);
-	/* That of an inode which is gone is. */
+	/* Data of a removed inode is removed. */
 	assert_int_equal(fx_unlink(f, LEAT_ROOT_INO, "file"), 0);
 	q.ino = a.ino;
 	assert_int_equal(repair(f, q, &done), 0);

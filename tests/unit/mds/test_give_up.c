@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Targets that are given up as lost: refused with the names of files, accepted, and gone on with by
+/* Targets that are given up as lost: refused with the names of files, accepted, and continued by
  * the next server. */
 #include <fcntl.h>
 
@@ -7,7 +7,7 @@
 #include "mds/cluster/rebalance.h"
 #include "tests/unit/mds/fixture.h"
 
-#define VICTIM 3u /* the last one */
+#define VICTIM 3u /* the last target */
 
 static int say_hello(struct fx *f, uint32_t i)
 {
@@ -37,7 +37,7 @@ static void beat(struct fx *f, uint32_t i)
 	assert_int_equal(fx_call_as(f, 0, 0, 0, OP_mds_target_heartbeat, &q, &p), 0);
 }
 
-/* All but the victim are heard, until that counts as down. */
+/* All targets but the victim send heartbeats, until the victim counts as down. */
 static void victim_dies(struct fx *f)
 {
 	assert_int_equal(say_hello(f, 0), 0);
@@ -80,7 +80,7 @@ static struct mds_target_lose_rep give_up(struct fx *f, bool accept)
 	return rep;
 }
 
-/* A file with data on all chains. */
+/* Makes a file with data on all chains. */
 static struct ino make_file(struct fx *f)
 {
 	struct ino dir;
@@ -125,7 +125,7 @@ static void refused(struct fx *f)
 	assert_true(ino_equal(file.ino, ino));
 	assert_int_equal(file.path.len, strlen("/dir/file"));
 	assert_memory_equal(file.path.data, "/dir/file", file.path.len);
-	/* As if nothing had been asked for. */
+	/* The refused request has changed nothing. */
 	assert_int_equal(own_chain(f)->members[0].target, VICTIM);
 	assert_int_equal(say_hello(f, VICTIM - 1), 0);
 	assert_int_equal(f->m->cluster.targets[VICTIM - 1]->info.state, TARGET_UP);
@@ -162,7 +162,7 @@ static void accepted(struct fx *f)
 		assert_int_equal(l.width, FX_TARGETS - 1);
 		assert_false(cluster_layout_lost(&f->m->cluster, &l));
 	}
-	/* Made shorter it would look as if the rest was there. */
+	/* A truncated file would look complete. */
 	assert_int_equal(fx_truncate(f, ino, 5), -LE_GIVEN_UP);
 	assert_int_equal(fx_truncate(f, ino, 1u << 30), -LE_GIVEN_UP);
 	assert_int_equal(fx_open(f, ino, O_RDONLY), 0);
@@ -175,7 +175,7 @@ static void accepted(struct fx *f)
 	assert_int_equal(fx_truncate(f, ino, 5), 0);
 }
 
-/* The server that started anew knows the same. */
+/* The restarted server has the record of the loss. */
 static void accepted_still(struct fx *f)
 {
 	struct mds_target_lose_rep rep = give_up(f, false);
@@ -197,7 +197,7 @@ static void test_accepted_loss(void **state)
 	fx_destroy(f);
 }
 
-/* The intent is on record and nothing else has been done. */
+/* The intent is on record, and no other step has been done. */
 static void only_begun(struct fx *f)
 {
 	struct mds_target_lose_rep rep;
@@ -213,7 +213,7 @@ static void only_begun(struct fx *f)
 	assert_int_equal(say_hello(f, VICTIM - 1), -LE_LEAVING);
 }
 
-/* No file has data on it: its chain begins anew. */
+/* No file has data on the target: its chain continues with another member. */
 static void goes_on(struct fx *f)
 {
 	struct mds_target_lose_rep rep;

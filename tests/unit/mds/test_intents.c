@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cuts that a crash or a stop of the server leaves behind: finished by the next one, and whoever
- * repeats them gets their answer. */
+/* Truncations and holes that a crash or a stop of the server interrupts: the next server finishes
+ * them, and a repeated request gets its reply. */
 #include <fcntl.h>
 #include <linux/falloc.h>
 
@@ -11,7 +11,7 @@
 
 static struct ino cut;
 
-/* The session has nothing open any more. */
+/* The session reports that it has nothing open. */
 static void return_empty(struct fx *f)
 {
 	struct mds_session_open_req so = {.client = {{1, 1}}, .session = f->session};
@@ -35,7 +35,7 @@ static void over_crash(void (*before)(struct fx *f), void (*after)(struct fx *f)
 }
 
 /* The test is linked with --wrap=calloc. */
-static uint32_t n_refused; /* of arrays, one element for each chain */
+static uint32_t n_refused; /* arrays with one element for each chain */
 
 void *__real_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size);
@@ -48,7 +48,8 @@ void *__wrap_calloc(size_t n, size_t size)
 	return NULL;
 }
 
-/* There is no memory for a moment: the file is cut then, and not again by the next start. */
+/* Memory is short for a short time: the file is truncated afterwards, and the next start does not
+ * truncate it again. */
 static void short_of_memory_before(struct fx *f)
 {
 	struct attr a;
@@ -93,12 +94,13 @@ static void intent_before(struct fx *f)
 	f->oss_fail = true;
 	assert_int_equal(fiber_spawn("truncate", intent_fiber, f), 0);
 	fx_sleep_ms(300);
-	/* Some of it may be gone, so that nobody is to believe what the chains have. */
+	/* Part of the data may be removed already, so the size of the chains does not count. */
 	assert_int_equal(fx_attr(f, cut).size, 100000);
 	assert_true(fx_attr(f, cut).flags & ATTR_TRUNCATING);
 }
 
-/* A truncation that a crash cut short is finished, and whoever repeats it gets its answer. */
+/* The next server finishes a truncation that a crash interrupted, and a repeated request gets its
+ * reply. */
 static void intent_after(struct fx *f)
 {
 	struct mds_setattr_req q = {.ino = cut, .mask = SET_SIZE, .attr = {.size = 10}};
@@ -126,7 +128,7 @@ static void test_intent(void **state)
 	over_crash(intent_before, intent_after);
 }
 
-/* One that waits for its turn at the file becomes durable too while the server stops. */
+/* A truncation that waits for its turn at the file becomes durable too, while the server stops. */
 static void truncation_fiber(void *arg)
 {
 	struct fx *f = arg;
@@ -139,7 +141,7 @@ static void truncation_fiber(void *arg)
 				.seq = 1};
 	struct op op;
 
-	/* The server that stops waits for who has asked. */
+	/* A stopping server waits for running requests. */
 	latch_add(&f->m->fibers, 1);
 	op_init(&op, f->m);
 	assert_int_not_equal(op_run(&op, &hdr, &q, &p), 0);
@@ -183,8 +185,8 @@ static void test_two_intents(void **state)
 	over_crash(two_intents_before, two_intents_after);
 }
 
-/* An open with O_TRUNC of a file that is open, which a crash cut short between cutting and opening:
- * whoever repeats it opens, and what was written meanwhile stays. */
+/* A crash interrupts an open with O_TRUNC of an open file, between truncation and open. The
+ * repeated request opens the file, and data that was written meanwhile stays. */
 static uint64_t open_seq;
 
 static int open_again(struct fx *f)
@@ -218,7 +220,7 @@ static void trunc_open_between(struct fx *f)
 
 	assert_int_equal(f->m->recovery.n_intents, 1);
 	f->oss_fail = false;
-	/* Before that nobody knows whether it appends at a place that it was given. */
+	/* Before its report the session may still write at an append reservation. */
 	fx_sleep_ms(1000);
 	assert_int_equal(f->n_trims, trims);
 	return_empty(f);
@@ -236,7 +238,7 @@ static void trunc_open_after(struct fx *f)
 	assert_int_equal(open_again(f), 0);
 	assert_int_equal(f->n_trims, trims);
 	assert_int_equal(fx_attr(f, cut).layout.gen, gen);
-	/* The next one with O_TRUNC cuts again. */
+	/* The next open with O_TRUNC truncates again. */
 	open_seq = ++f->seq[f->slot];
 	assert_int_equal(open_again(f), 0);
 	assert_true(f->n_trims > trims);
@@ -256,7 +258,7 @@ static void test_trunc_open(void **state)
 	fx_destroy(f);
 }
 
-/* Longer than after a crash anybody can have cached what he has not told of yet. */
+/* The start takes longer than any client may cache unreported state after a crash. */
 static int open_slowly(struct env *env, const char *path, const struct kv_options *opts,
 		       struct kv **ret_kv)
 {
@@ -264,7 +266,7 @@ static int open_slowly(struct env *env, const char *path, const struct kv_option
 	return kv_sim_open(env, path, opts, ret_kv);
 }
 
-/* However long the start takes: before the server serves, nobody could return to it. */
+/* A start may take any time: clients cannot return before the server serves. */
 static void test_trunc_open_and_slow_start(void **state)
 {
 	struct fx *f = fx_create_to_crash(1);
@@ -283,8 +285,8 @@ static void test_trunc_open_and_slow_start(void **state)
 	fx_destroy(f);
 }
 
-/* A hole that a crash cut short is punched under its own number, by which object servers know what
- * they have done: done again, it would take with it what others have written since. */
+/* The next server punches an interrupted hole under its old number, by which object servers find
+ * what they have done. Under a new number it would remove what other clients have written since. */
 static struct ino holes[2];
 static uint64_t first_seq;
 
@@ -342,7 +344,7 @@ static void holes_after(struct fx *f)
 	assert_int_equal(f->m->recovery.n_intents, 1);
 	assert_true(f->n_punches > punches);
 	assert_int_equal(f->intent_seq[0][0], first_seq);
-	/* Another one meanwhile has a slot of its own. */
+	/* A concurrent hole gets another slot. */
 	punch_start(f, 1);
 	second_seq = f->intent_seq[0][1];
 	assert_true(second_seq > first_seq);
@@ -352,14 +354,15 @@ static void holes_after(struct fx *f)
 		fx_sleep_ms(100);
 	assert_int_equal(f->m->recovery.n_intents, 0);
 	assert_int_equal(holes[1].v, 0);
-	/* And the slot of the first one is free again. */
+	/* Afterwards the first slot is free again. */
 	holes[1] = b;
 	punch_start(f, 1);
 	assert_int_equal(holes[1].v, 0);
 	assert_true(f->intent_seq[0][0] > second_seq);
 }
 
-/* A backup had an intent that was carried out after it was made, and its slot taken by others. */
+/* The store is a backup. Its intent was executed after the backup, and later requests have used the
+ * slot. */
 static void restored_after(struct fx *f)
 {
 	for (uint32_t i = 0; i < FX_TARGETS; i++)
@@ -383,7 +386,8 @@ static void test_holes(void **state)
 	over_crash(holes_before, holes_after);
 }
 
-/* Who else shows the file is waited for only where something of it has changed. */
+/* A truncation waits for other clients that may show the file's pages, only where it has changed
+ * something. */
 static void shown(struct fx *f)
 {
 	uint64_t first = f->session;
@@ -400,7 +404,7 @@ static void shown(struct fx *f)
 	f->cut = 1;
 	assert_int_equal(fx_truncate(f, a.ino, 0), 0);
 	assert_int_equal(f->n_syncs, FX_TARGETS);
-	/* Carried out by the first attempt, of whose answer nothing is heard. */
+	/* The first attempt executes it, and its reply is lost. */
 	f->n_lost = 1;
 	assert_int_equal(fx_truncate(f, a.ino, 0), 0);
 	assert_int_equal(f->cut, 0);
@@ -421,7 +425,8 @@ static void shown_before(struct fx *f)
 	fx_sleep_ms(300);
 }
 
-/* What the former one had carried out finds nothing to change any more. */
+/* The crashed server has executed part of it: the repetition finds nothing to change there, and
+ * waits nevertheless. */
 static void shown_after(struct fx *f)
 {
 	return_empty(f);
@@ -435,7 +440,7 @@ static void shown_after(struct fx *f)
 	assert_int_equal(f->n_syncs, FX_TARGETS);
 }
 
-/* Two append to a log when the server restarts. */
+/* Two sessions append to a log when the server restarts. */
 static uint64_t missing;
 
 static void append_there(struct fx *f)
@@ -467,7 +472,8 @@ static void cut_fiber(void *arg)
 	assert_int_equal(fx_truncate(arg, cut, 0), 0);
 }
 
-/* The one that is not back may still write at its place, behind the cut. */
+/* The session that has not returned may still write at its reservation, after the new end: the
+ * truncation waits. */
 static void cut_waits(struct fx *f)
 {
 	while (f->n_trims == 0 && session_find(&f->m->sessions, missing) != NULL)
@@ -497,7 +503,8 @@ static void placed_after(struct fx *f)
 	cut_waits(f);
 }
 
-/* Whoever asks for the cut is not all back yet, and is before the other one. */
+/* The session that truncates has not reported everything yet, and the other one has not
+ * returned. */
 static void placed_after_half(struct fx *f)
 {
 	struct mds_reclaim_req q = {.done = 1};
@@ -506,7 +513,7 @@ static void placed_after_half(struct fx *f)
 	come_back(f, false);
 	fx_sleep_ms(f->m->params.client_lease_ms);
 	assert_non_null(session_find(&f->m->sessions, missing));
-	f->m->serving_us = loop_now_us(); /* the start took long: both still have time */
+	f->m->serving_us = loop_now_us(); /* as after a slow start: both sessions still have time */
 	assert_int_equal(fiber_spawn("truncate", cut_fiber, f), 0);
 	fx_sleep_ms(100);
 	assert_int_equal(f->n_trims, 0);
@@ -534,7 +541,8 @@ static void test_shown_after_crash(void **state)
 	over_crash(shown_before, shown_after);
 }
 
-/* One chain is cut already when somebody writes there, and closes: what he tells is no size yet. */
+/* One chain is truncated when a client writes there and closes: the size in the close is not
+ * final. */
 static void cut_by_another(void *arg)
 {
 	struct fx *f = arg;

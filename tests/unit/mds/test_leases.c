@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who may get a lease, who is in the way of whom, what is refused after quarrels; sessions that
- * end; who does not give it back; who is told of another owner meanwhile.
- */
+/* Leases: which sessions may have one, which conflict, and how long they are refused after repeated
+ * recalls. Sessions that end. Sessions that do not return a lease. Notices of a new owner. */
 #include <fcntl.h>
 
 #include "mds/dispatch.h"
@@ -165,7 +164,7 @@ static void quarrel_body(struct ls_test *t)
 		last = us;
 	}
 	assert_in_range(last, 3000000, 3300000);
-	/* Peace for long enough: forgotten. */
+	/* Without recalls for long enough the wait is short again. */
 	fiber_sleep_us(20000000);
 	assert_in_range(refused_us(t), 40000, 60000);
 	assert_false(leases_drop_some(&t->ls, &t->a, UINT32_MAX));
@@ -179,7 +178,7 @@ static void what_is_recalled_again_and_again_is_refused_for_longer(void **state)
 
 static bool pinging;
 
-/* It is heard, and answers no recall: there is no connection for that. */
+/* The session is in contact, and answers no recall: it has no connection for callbacks. */
 static void ping_fiber(void *arg)
 {
 	struct fx *f = arg;
@@ -229,7 +228,8 @@ static int change_held(struct fx *f, struct ino ino)
 	return rc;
 }
 
-/* Those who wait for it have less time than it is given: it is the same for the next one. */
+/* Each request waits for less time than the session has: the waits of successive requests add
+ * up. */
 static void stubborn_body(struct fx *f)
 {
 	const uint32_t n_waits = f->params.session_ttl_ms / STUBBORN_WAIT_MS;
@@ -271,7 +271,7 @@ static void troubles_body(struct fx *f)
 
 TEST(one_that_had_its_trouble_long_ago_is_not, troubles_body)
 
-/* ---- who is told of another owner ---- */
+/* ---- notices of a new owner ---- */
 
 #define N_GIVEN 150u
 
@@ -323,8 +323,8 @@ static void give_fiber(void *arg)
 	owners.n_given++;
 }
 
-/* Of many chowns whose client cannot convince its kernel at once: they leave room for recalls,
- * which else count as not answered. */
+/* Notices of many chowns to a client that takes long to apply them: they leave slots for recalls,
+ * which would otherwise count as unanswered. */
 static void owners_body(struct fx *f)
 {
 	struct rpc_client_options o = {.transport = f->net,

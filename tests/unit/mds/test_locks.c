@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who gets a lock, who waits, who is told, who would wait for ever; sessions that end. */
+/* Locks: which owner gets one, which waits, which is notified, which would wait without end;
+ * sessions that end. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +47,7 @@ static void who_waits_is_told(void **state)
 	assert_int_equal(ls.n_waits, 0);
 	assert_int_equal(set(&ls, one, 2, lock(7, 5, 5, FILE_LOCK_READ), true), -LE_LOCKED);
 	assert_int_equal(set(&ls, one, 3, lock(7, 0, 0, FILE_LOCK_WRITE), true), -LE_LOCKED);
-	/* The same again is no further wait. */
+	/* A repeated request adds no wait. */
 	assert_int_equal(set(&ls, one, 3, lock(7, 0, 0, FILE_LOCK_WRITE), true), -LE_LOCKED);
 	assert_int_equal(ls.n_waits, 2);
 	assert_int_equal(notified_sessions(&ls, &session), 0);
@@ -55,14 +56,15 @@ static void who_waits_is_told(void **state)
 	assert_int_equal(session, 2);
 	assert_int_equal(set(&ls, one, 2, lock(7, 5, 5, FILE_LOCK_READ), true), 0);
 	assert_int_equal(ls.n_waits, 1);
-	/* One that is taken over has to ask again for what it waits for, but keeps what it has. */
+	/* A session that is taken over has to request again what it waits for; it keeps its
+	 * locks. */
 	locks_drop_waits(&ls, 2);
 	assert_int_equal(ls.n_waits, 1);
 	locks_drop_waits(&ls, 3);
 	assert_int_equal(ls.n_waits, 0);
 	assert_int_equal(ls.n, 2);
 	assert_int_equal(set(&ls, one, 3, lock(7, 0, 0, FILE_LOCK_WRITE), true), -LE_LOCKED);
-	/* A session that ends gives back what it has, and waits no more. */
+	/* A session that ends releases its locks and its waits. */
 	locks_drop_session(&ls, 1);
 	assert_int_equal(notified_sessions(&ls, &session), 1);
 	assert_int_equal(session, 3);
@@ -90,7 +92,7 @@ static void canceled(void **state)
 	locks_fini(&ls);
 }
 
-/* Two files, three processes on two mounts: the one that would close the circle is refused. */
+/* Two files, three processes on two mounts: the wait that would close the circle is refused. */
 static void circle(void **state)
 {
 	struct locks ls;
@@ -103,7 +105,7 @@ static void circle(void **state)
 	assert_int_equal(set(&ls, two, 1, lock(7, 0, 0, FILE_LOCK_READ), true), -LE_LOCKED);
 	assert_int_equal(set(&ls, two, 2, lock(7, 9, 9, FILE_LOCK_READ), true), -LE_LOCKED);
 	assert_int_equal(set(&ls, one, 1, lock(8, 0, 0, FILE_LOCK_READ), true), -LE_DEADLK);
-	/* Without waiting it is just in use; and flock knows of no circles. */
+	/* Without waiting, the lock is in use; flock has no deadlock detection. */
 	assert_int_equal(set(&ls, one, 1, lock(8, 0, 0, FILE_LOCK_READ), false), -LE_LOCKED);
 	assert_int_equal(ls.n_waits, 2);
 	locks_fini(&ls);
@@ -119,13 +121,13 @@ static void bounded(void **state)
 		assert_int_equal(set(&ls, one, 1, lock(7, 10 * i, 10 * i, FILE_LOCK_WRITE), false),
 				 0);
 	assert_int_equal(set(&ls, two, 1, lock(7, 0, 0, FILE_LOCK_WRITE), false), -LE_NOLCK);
-	/* Giving back always works. */
+	/* A release always succeeds. */
 	assert_int_equal(set(&ls, one, 1, lock(7, 0, 99, FILE_LOCK_NONE), false), 0);
 	assert_int_equal(set(&ls, two, 1, lock(7, 0, 0, FILE_LOCK_WRITE), false), 0);
 	locks_fini(&ls);
 }
 
-/* Nobody can make the list of one file so long that everybody waits for walks over it. */
+/* The locks and waits of one file are limited, because each request walks over them. */
 static void bounded_per_file(void **state)
 {
 	struct locks ls;
@@ -151,7 +153,7 @@ static void bounded_per_file(void **state)
 	locks_fini(&ls);
 }
 
-/* Nor by giving back what is between; but to give back all of a lock always works. */
+/* Splitting a lock by releases is limited too; a release of a whole lock always succeeds. */
 static void giving_back_is_bounded(void **state)
 {
 	struct locks ls;

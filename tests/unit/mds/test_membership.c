@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Epochs, failures, returns: with targets that are made up, under the simulator's clock. */
+/* Epochs, failures and returns, with simulated targets, under the simulator's clock. */
 #include "mds/cluster/chain_table.h"
 #include "mds/cluster/failure_detector.h"
 #include "mds/cluster/membership.h"
@@ -34,7 +34,7 @@ static void death_body(struct fx *f)
 	assert_int_equal(c->targets[0]->info.state, TARGET_DOWN);
 	assert_int_not_equal(c->targets[0]->down_ns, 0);
 	tg_look(c);
-	assert_int_equal(ch->epoch, 2); /* nothing more to be done */
+	assert_int_equal(ch->epoch, 2); /* no further change */
 
 	assert_int_equal(tg_come_back(f, 1), 0);
 	tg_look(c);
@@ -45,12 +45,12 @@ static void death_body(struct fx *f)
 	assert_int_equal(membership_synced(c, &q, &p), -LE_STALE_EPOCH);
 	q.epoch = 3;
 	q.target = 2;
-	assert_int_equal(membership_synced(c, &q, &p), 0); /* it is already */
+	assert_int_equal(membership_synced(c, &q, &p), 0); /* it is SYNC already */
 	assert_int_equal(tg_sync_all(c, 1), 0);
 	q.target = 1;
-	assert_int_equal(membership_synced(c, &q, &p), 0); /* the answer was lost */
+	assert_int_equal(membership_synced(c, &q, &p), 0); /* as after a lost reply */
 	assert_int_equal(tg_state(ch, 1), MEMBER_SYNC);
-	assert_int_equal(ch->members[1].target, 1); /* not the head at once */
+	assert_int_equal(ch->members[1].target, 1); /* not the head immediately */
 
 	assert_int_equal(membership_even_heads(c), 0);
 	for (uint32_t i = 0; i < c->classes[2].n; i++)
@@ -58,7 +58,8 @@ static void death_body(struct fx *f)
 	assert_int_equal(heads, N - 1);
 }
 
-/* Members that fail together: whoever is back first leads, no one is taken out for nothing. */
+/* Members fail together: the first one that returns becomes the head, and no member is set OUT
+ * without need. */
 static void together_body(struct fx *f)
 {
 	struct cluster *c = tg_begin(f);
@@ -73,7 +74,8 @@ static void together_body(struct fx *f)
 	assert_int_equal(tg_state(both, 2), MEMBER_SYNC);
 	assert_int_equal(tg_state(one, 2), MEMBER_OUT);
 	membership_health(c, &h);
-	assert_int_equal(h.down, 2 + 2); /* both ways, and those of one member */
+	assert_int_equal(h.down, 2 + 2); /* both chains of the two, and their chains of one
+					  * member */
 	assert_int_equal(h.degraded, 4);
 	assert_int_equal(tg_come_back(f, 2), 0);
 	assert_int_equal(both->members[0].target, 2);
@@ -85,7 +87,8 @@ static void together_body(struct fx *f)
 	assert_int_equal(tg_state(both, 2), MEMBER_SYNC);
 }
 
-/* One is taken out, then the last one dies: it has to return, the other is not complete. */
+/* One member is set OUT, then the last one fails: the chain waits for the last one, because the
+ * other is incomplete. */
 static void last_body(struct fx *f)
 {
 	struct cluster *c = tg_begin(f);
@@ -106,7 +109,7 @@ static void last_body(struct fx *f)
 	assert_int_equal(tg_state(ch, 1), MEMBER_SYNCING);
 }
 
-/* Back before anybody noticed: never in sync by itself, while another one is. */
+/* A target restarts before it counts as down: it is not SYNC while another member is. */
 static void restart_body(struct fx *f)
 {
 	struct cluster *c = tg_begin(f);
@@ -116,11 +119,11 @@ static void restart_body(struct fx *f)
 	assert_int_equal(ch->members[0].target, 2);
 	assert_int_equal(tg_state(ch, 1), MEMBER_SYNCING);
 	assert_int_equal(ch->epoch, 2);
-	assert_int_equal(tg_enroll(f, 0), 0); /* it only connected anew */
+	assert_int_equal(tg_enroll(f, 0), 0); /* only a new connection */
 	assert_int_equal(ch->epoch, 2);
 	assert_int_equal(tg_sync_all(c, 1), 0);
-	/* The other one does not answer and is not known to be dead: this one waits, and is not
-	 * told of its chains, so it serves nothing. */
+	/* The other member does not answer and is not certainly dead: the registration fails, and
+	 * the target gets no chains and serves nothing. */
 	tg.lose[1] = true;
 	assert_int_equal(tg_come_back(f, 1), -LE_NOT_READY);
 	assert_int_equal(ch->epoch, 3);
@@ -133,8 +136,8 @@ static void restart_body(struct fx *f)
 	assert_int_equal(tg_state(ch, 2), MEMBER_OUT);
 }
 
-/* The only one that is complete restarts, so fast that nobody notices: what it had under way is not
- * what the member that it fills has heard of it, so they go on in another epoch. */
+/* The only SYNC member restarts before it counts as down. Its pending versions may differ from
+ * those that the SYNCING member has, so the chain continues in another epoch. */
 static void lone_body(struct fx *f)
 {
 	struct cluster *c = tg_begin(f);
@@ -153,7 +156,8 @@ static void lone_body(struct fx *f)
 	assert_int_equal(ch->epoch, epoch + 1);
 }
 
-/* This server dies between a registration and its decision: the next one still has to decide. */
+/* The metadata server fails between a registration and its decision: the next server still has to
+ * decide. */
 static void undecided_body(struct fx *f)
 {
 	struct cluster *c = tg_begin(f);
@@ -169,7 +173,7 @@ static void undecided_body(struct fx *f)
 	assert_int_equal(c->targets[0]->judged, c->targets[0]->incarnation);
 }
 
-/* Two that wait for a third one's answer do not keep each other busy. */
+/* Two targets wait for the answer of a third one: they do not wake each other without end. */
 struct enrolling {
 	struct fx *f;
 	uint32_t target;
@@ -221,13 +225,13 @@ static void silence_body(struct fx *f)
 	}
 	assert_int_equal(c->targets[0]->info.state, TARGET_DOWN);
 	assert_int_equal(tg_state(ch, 1), MEMBER_OUT);
-	/* The same process is heard again: told, then filled up. */
+	/* A heartbeat of the same process arrives: it is notified, then filled. */
 	tg.alive[0] = true;
 	assert_int_equal(tg_beat(f, 0), 0);
 	assert_int_equal(fiber_sleep_us(20000), 0);
 	assert_int_equal(tg_state(ch, 1), MEMBER_SYNCING);
 	assert_int_equal(tg.epoch[0][ch->id], ch->epoch);
-	/* This server stood still for long: it knows nothing of the others. */
+	/* The metadata server itself stood still: it has no evidence against the targets. */
 	failure_detector_poll(c, loop_now_us() - 1000000);
 	for (uint32_t i = 0; i < N; i++)
 		c->targets[i]->last_contact_us = 0;
@@ -241,11 +245,11 @@ static void silence_body(struct fx *f)
 		assert_int_equal(c->targets[i]->info.state, TARGET_DOWN);
 }
 
-/* ---- whether a process is there ---- */
+/* ---- whether a target's process runs ---- */
 
 static const struct transport_ops *net_ops;
 
-/* As for a server without verbs. */
+/* As on a server without verbs. */
 static int connect_some(struct transport *t, const char *addr, uint64_t deadline_us,
 			struct link **ret_link)
 {
@@ -272,7 +276,8 @@ static void probe_body(struct fx *f)
 	f->net->ops = &ops;
 	assert_int_equal(probe(f, f->oss_addr[0]), -LE_EXIST);
 	assert_int_equal(probe(f, "oss:1"), 0);
-	/* An address that this server cannot use says nothing, neither by itself nor of others. */
+	/* An address that this server cannot use is no evidence, and does not affect other
+	 * addresses. */
 	assert_int_equal(probe(f, "verbs:oss:1 oss:1"), 0);
 	assert_int_equal(probe(f, "oss:1 verbs:oss:1"), 0);
 	assert_int_equal(probe(f, "verbs:oss:1"), -LE_NODATA);
@@ -280,13 +285,13 @@ static void probe_body(struct fx *f)
 	f->net->ops = net_ops;
 }
 
-/* ---- a start that takes long ---- */
+/* ---- a slow start ---- */
 
 #define LISTENS_LATE_US 3000000u
 
 static uint64_t listened_us;
 
-/* As where names of addresses take long to look up. */
+/* As with slow name lookups. */
 static int listen_late(struct transport *t, struct loop *l, const char *addr,
 		       struct listener **ret_listener, char *ret_addr)
 {
@@ -295,8 +300,8 @@ static int listen_late(struct transport *t, struct loop *l, const char *addr,
 	return net_ops->listen(t, l, addr, ret_listener, ret_addr);
 }
 
-/* Targets may have leases that they had a moment before this server listened: none is taken for
- * silent, and none for one that has stopped, before those are over. */
+/* Targets may have leases from just before the server listens. Before those have expired no target
+ * counts as silent, or as stopped. */
 static void late_body(struct fx *f)
 {
 	struct cluster *c = tg_begin(f);
@@ -327,7 +332,7 @@ static void test_listens_late(void **state)
 	fx_destroy(f);
 }
 
-/* ---- the metadata server dies between any two steps ---- */
+/* ---- the metadata server crashes between any two steps ---- */
 
 static uint32_t seed;
 
@@ -390,7 +395,7 @@ static void all_up_body(struct fx *f)
 		for (uint32_t t = 1; t <= N; t++)
 			assert_int_equal(tg_sync_all(c, t), 0);
 	}
-	assert_int_equal(c->classes[2].n, N * (N - 1)); /* no more for all that */
+	assert_int_equal(c->classes[2].n, N * (N - 1)); /* no additional chains */
 	for (uint32_t i = 0; i < c->classes[2].n; i++)
 		for (uint32_t k = 0; k < 2; k++)
 			assert_int_equal(c->classes[2].chains[i]->members[k].state, MEMBER_SYNC);
@@ -411,7 +416,7 @@ static void test_crashes(void **state)
 
 			fx_start(f, work_body);
 			assert_int_equal(sim_run(f->sim, until_done, &u, UINT64_MAX), 0);
-			fx_crash(f); /* whatever it was doing: epochs told must not go back */
+			fx_crash(f); /* at any step: epochs that were sent must not go back */
 		}
 		fx_run(f, all_up_body);
 		assert_int_equal(fx_check(f, false), 0);
@@ -419,8 +424,8 @@ static void test_crashes(void **state)
 	}
 }
 
-/* Until its lease has run out nobody hears, in whatever way, of what is to go on without the one
- * that cannot be told; and it gets no other lease. */
+/* A member that may not continue cannot be notified. Until its lease has expired no target is
+ * notified of the new epoch, in any way, and the member gets no new lease. */
 static void held_back(struct fx *f, const struct chain *ch, uint32_t before)
 {
 	for (int i = 0; i < 14; i++) {
@@ -452,17 +457,17 @@ static void stops_first_body(struct fx *f)
 	assert_int_equal(membership_bad(c, c->targets[0]), 0);
 	assert_int_equal(tg_state(ch, 1), MEMBER_OUT);
 	assert_int_equal(ch->epoch, epoch + 1);
-	/* Another change does not overtake it. */
+	/* A later change does not overtake it. */
 	fmutex_lock(&c->lock);
 	assert_non_null(moves_chain(&m, ch));
 	assert_int_equal(moves_commit(&m), 0);
 	fmutex_unlock(&c->lock);
 	held_back(f, ch, epoch);
-	/* The next server does not know who has been told of what. */
+	/* The next server has no record which targets were notified. */
 	epoch = ch->epoch;
 	assert_int_equal(membership_start(c), 0);
 	held_back(f, ch, epoch);
-	/* Who answers holds nobody up, and neither does who has ended. */
+	/* Targets that answer, and targets with an ended process, delay nothing. */
 	tg.lose[0] = false;
 	assert_int_equal(membership_start(c), 0);
 	assert_int_equal(fiber_sleep_us(5000), 0);
@@ -484,11 +489,11 @@ static void move_member(struct cluster *c, struct chain *ch, uint32_t target, in
 	member_move(next, target, state);
 	assert_int_equal(moves_commit(&m), 0);
 	fmutex_unlock(&c->lock);
-	assert_int_equal(fiber_sleep_us(5000), 0); /* it is told */
+	assert_int_equal(fiber_sleep_us(5000), 0); /* it is notified */
 }
 
-/* A chain of one member that has moved; the server dies before the target that had it hears of it.
- * The next one stops that too. */
+/* A chain of one member has moved, and the server fails before it has notified the previous member.
+ * The next server notifies it. */
 static void stops_lone_body(struct fx *f)
 {
 	struct cluster *c = tg_begin(f);

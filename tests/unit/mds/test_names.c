@@ -145,7 +145,7 @@ static const struct step renames[] = {
 	{MKDIR, "r", NULL, 0},
 	{RENAME, "r", "q", -LE_NOTEMPTY},
 	{LINK, "q/g", "q/g2", 0},
-	{RENAME, "q/g", "q/g2", 0}, /* two names of one file: nothing happens */
+	{RENAME, "q/g", "q/g2", 0}, /* two names of one file: no effect */
 	{LOOKUP, "q/g", NULL, 0},
 	{NLINK, "q/g2", NULL, 2},
 	{RENAME_NEW, "q/g", "q/g2", -LE_EXIST},
@@ -165,7 +165,7 @@ static const struct step exchanges[] = {
 	{NLINK, "p", NULL, 2},
 	{NLINK, "q", NULL, 3},
 	{NLINK, "p/d", NULL, 1},
-	{EXCHANGE, "q", "q/f/in", -LE_INVAL}, /* neither way below itself */
+	{EXCHANGE, "q", "q/f/in", -LE_INVAL}, /* below itself, in both directions */
 	{EXCHANGE, "q/f/in", "q", -LE_INVAL},
 	{CREATE, "q/g", NULL, 0},
 	{EXCHANGE, "q/f", "q/g", 0}, /* in one directory */
@@ -228,7 +228,7 @@ static void assert_links(struct fx *f, struct ino dir, uint32_t nlink)
 	assert_int_equal(a.nlink, nlink);
 }
 
-/* Something else has the old name, all at once. */
+/* Asserts that the name is a whiteout now. */
 static void whiteouts_body(struct fx *f)
 {
 	struct ino p, q, sub;
@@ -241,7 +241,8 @@ static void whiteouts_body(struct fx *f)
 	assert_whiteout(f, p, "f");
 	assert_int_equal(fx_lookup(f, q, "g", &b), 0);
 	assert_int_equal(a.ino.v, b.ino.v);
-	/* A name like any other: in the way, over it, of it. */
+	/* A whiteout is a name like any other: as an obstacle, and as the replaced and the renamed
+	 * one. */
 	assert_int_equal(fx_rename(f, q, "g", p, "f", RENAME_WHITEOUT | RENAME_NOREPLACE),
 			 -LE_EXIST);
 	assert_int_equal(fx_rename(f, q, "g", q, "h", RENAME_WHITEOUT | RENAME_NOREPLACE), 0);
@@ -255,12 +256,12 @@ static void whiteouts_body(struct fx *f)
 			 -LE_INVAL);
 	assert_int_equal(fx_rename(f, p, "none", p, "x", RENAME_WHITEOUT), -LE_NOENT);
 	assert_int_equal(fx_lookup(f, p, "none", NULL), -LE_NOENT);
-	/* Two names of one file: nothing happens. */
+	/* Two names of one file: no effect. */
 	assert_int_equal(fx_link(f, a.ino, p, "f2"), 0);
 	assert_int_equal(fx_rename(f, p, "f", p, "f2", RENAME_WHITEOUT), 0);
 	assert_int_equal(fx_lookup(f, p, "f", &b), 0);
 	assert_int_equal(a.ino.v, b.ino.v);
-	/* A directory goes, with its link. */
+	/* Renaming a directory takes its link with it. */
 	assert_int_equal(fx_mkdir(f, p, "s", &sub), 0);
 	assert_int_equal(fx_create_file(f, sub, "in", O_RDONLY, NULL), 0);
 	assert_links(f, p, 3);
@@ -289,7 +290,7 @@ static struct mds_rename_req whiteout_req(struct cred cred)
 				       .flags = RENAME_WHITEOUT};
 }
 
-/* As mknod of a device: root's, or the kernel has asked for the right to it. */
+/* Like mknod of a device: only for root, or if the client's kernel has checked the right. */
 static void whiteout_once_body(struct fx *f)
 {
 	struct mds_rename_req in = whiteout_req((struct cred){.uid = 7, .gid = 7});
@@ -339,7 +340,7 @@ static void collisions_body(struct fx *f)
 	for (char c = 'a'; c < 'a' + 16; c++)
 		assert_int_equal(fx_create_file(f, dir, (char[]){c, 0}, O_RDONLY, NULL), 0);
 	assert_int_equal(fx_create_file(f, dir, "q", O_RDONLY, NULL), -LE_NOSPC);
-	/* from the middle, so that tombstones stay, and in again */
+	/* remove from the middle, so that tombstones stay, and insert again */
 	assert_int_equal(fx_unlink(f, dir, "c"), 0);
 	assert_int_equal(fx_lookup(f, dir, "c", NULL), -LE_NOENT);
 	assert_int_equal(fx_lookup(f, dir, "p", NULL), 0);
@@ -367,7 +368,7 @@ static void run_and_check(void (*body)(struct fx *f))
 	fx_destroy(f);
 }
 
-/* Whoever still has it open finds no names, and makes none. */
+/* A session that still has it open finds no names, and makes none. */
 static void removed_dir_body(struct fx *f)
 {
 	struct mds_readdir_req list = {.cred = f->cred, .max_bytes = 4096};
@@ -433,7 +434,7 @@ static void test_collisions(void **state)
 	run_and_check(collisions_body);
 }
 
-/* Of numbers that are given out only later it is not remembered that nothing is there. */
+/* The cache does not record inode numbers above the last used one as absent. */
 static void numbers_to_come_body(struct fx *f)
 {
 	enum { N = 3000 };

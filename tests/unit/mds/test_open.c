@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Open files: orphans, sizes of closed and of dead writers, truncation, appends, reclaim after a
- * restart. */
+/* Open files: orphans, sizes after close and after a writer's end, truncation, appends, reclaim
+ * after a restart. */
 #include <fcntl.h>
 #include <linux/falloc.h>
 
@@ -15,7 +15,7 @@ static bool gone(struct fx *f, struct ino ino)
 	return fx_getattr(f, ino, &a) == -LE_STALE;
 }
 
-/* Unlinked while open: there until the last close, then its space comes back. */
+/* Unlinked while open: it exists until the last close; then its space is reclaimed. */
 static void orphan_body(struct fx *f)
 {
 	struct attr a;
@@ -29,9 +29,9 @@ static void orphan_body(struct fx *f)
 	assert_int_equal(fx_link(f, a.ino, LEAT_ROOT_INO, "again"), -LE_NOENT);
 	assert_int_equal(fx_close(f, a.ino, O_RDONLY, UINT64_MAX), 0);
 	assert_true(gone(f, a.ino));
-	assert_int_equal(fx_close(f, a.ino, O_RDONLY, UINT64_MAX), 0); /* harmless */
+	assert_int_equal(fx_close(f, a.ino, O_RDONLY, UINT64_MAX), 0); /* no effect */
 	fx_sleep_ms(500);
-	assert_int_equal(f->n_removed, 3); /* by each target of the stripe */
+	assert_int_equal(f->n_removed, 3); /* on each target of the stripe */
 	assert_int_equal(f->m->opens.n, 0);
 	assert_int_equal(f->m->opens.n_opens, 0);
 }
@@ -50,7 +50,7 @@ static void size_body(struct fx *f)
 	assert_int_equal(a.flags & ~(uint32_t)ATTR_PLAIN, 0);
 	assert_int_equal(a.size, 700);
 	assert_int_equal(a.blocks, 2);
-	/* opened for reading: nothing is written */
+	/* an open for reading writes no record */
 	uint64_t batches = f->m->store.durable_no, change = a.change;
 	assert_int_equal(fx_open(f, a.ino, O_RDONLY), 0);
 	assert_int_equal(fx_close(f, a.ino, O_RDONLY, UINT64_MAX), 0);
@@ -58,7 +58,7 @@ static void size_body(struct fx *f)
 	assert_int_equal(fx_attr(f, a.ino).change, change);
 }
 
-/* Two sessions write: the chains are asked. */
+/* Two sessions write: the MDS queries the chains. */
 static void two_writers_body(struct fx *f)
 {
 	uint64_t first = f->session;
@@ -112,16 +112,16 @@ static void truncate_body(struct fx *f)
 
 	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "t", O_WRONLY, &a), 0);
 	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 100000), 0);
-	assert_int_equal(fx_truncate(f, a.ino, 200000), 0); /* longer: the record alone */
+	assert_int_equal(fx_truncate(f, a.ino, 200000), 0); /* longer: changes only the record */
 	assert_int_equal(f->n_trims, 0);
-	assert_int_equal(fx_truncate(f, a.ino, 50000), 0); /* shorter: trimmed on three targets */
+	assert_int_equal(fx_truncate(f, a.ino, 50000), 0); /* shorter: three targets trim */
 	assert_int_equal(f->n_trims, 3);
 	assert_int_equal(fx_attr(f, a.ino).size, 50000);
 	assert_int_equal(fx_attr(f, a.ino).layout.gen, 1);
-	assert_int_equal(fx_truncate(f, a.ino, 0), 0); /* empty, not open: another generation */
+	assert_int_equal(fx_truncate(f, a.ino, 0), 0); /* to zero, not open: a new generation */
 	assert_int_equal(f->n_trims, 3);
 	assert_int_equal(fx_attr(f, a.ino).layout.gen, 2);
-	/* while it is open the generation stays, because capabilities name it */
+	/* open: the generation stays, because capabilities name it */
 	assert_int_equal(fx_open(f, a.ino, O_WRONLY), 0);
 	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 10), 0);
 	assert_int_equal(fx_open(f, a.ino, O_RDONLY), 0);
@@ -131,7 +131,7 @@ static void truncate_body(struct fx *f)
 	assert_int_equal(fx_attr(f, a.ino).layout.gen, 2);
 	assert_int_equal(fx_close(f, a.ino, O_WRONLY, UINT64_MAX), 0);
 	assert_int_equal(fx_attr(f, a.ino).size, 0);
-	/* a truncation by somebody else is not undone by what an older close reports */
+	/* an older close does not undo another session's truncation */
 	assert_int_equal(fx_open(f, a.ino, O_WRONLY), 0);
 	uint64_t first = f->session;
 	f->session = fx_session(f, 2);
@@ -145,8 +145,8 @@ static void truncate_body(struct fx *f)
 	assert_int_equal(fx_attr(f, a.ino).size, 7);
 }
 
-/* Zeroed, but nobody can be asked what is written of it then: what was prepared before still
- * counts, and so does what has come to it. */
+/* A range is zeroed, and then the chains cannot be queried how much of it is written: the earlier
+ * preallocated bytes and the new ones count. */
 static void zeroed_unasked_body(struct fx *f)
 {
 	struct mds_fallocate_req q = {.off = 0, .len = 4096};
@@ -168,8 +168,8 @@ static void zeroed_unasked_body(struct fx *f)
 	f->punched_fails = false;
 }
 
-/* Who is not in the file's group does not make it S_ISGID, with another size neither, be something
- * cut off or not. */
+/* A user outside the file's group cannot set S_ISGID, also not with another size, whether the file
+ * gets shorter or not. */
 static void sgid_body(struct fx *f)
 {
 	struct mds_setattr_req own = {.mask = SET_UID | SET_GID, .attr = {.uid = 7, .gid = 8}};
@@ -194,7 +194,7 @@ static void sgid_body(struct fx *f)
 	assert_int_equal(fx_attr(f, a.ino).mode & 07777, 02755);
 }
 
-/* Whoever has it open for writing may change its size, whatever has become of its mode. */
+/* A session that has the file open for writing may change its size, whatever its mode is now. */
 static void own_descriptor_body(struct fx *f)
 {
 	struct mds_fallocate_req q = {.off = 0, .len = 500};
@@ -242,7 +242,7 @@ static void fallocate_body(struct fx *f)
 	q.off = 5000;
 	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), 0);
 	assert_int_equal(fx_attr(f, a.ino).size, 1900);
-	q.len = 1ull << 40; /* more than there is */
+	q.len = 1ull << 40; /* more than the free space */
 	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), -LE_NOSPC);
 	q.mode = 0;
 	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), -LE_NOSPC);
@@ -304,14 +304,15 @@ static void append_body(struct fx *f)
 	f->session = second;
 	f->slot = 1;
 	assert_int_equal(fx_open(f, a.ino, O_WRONLY | O_APPEND), 0);
-	f->oss_fail = true; /* nobody needs the chains as long as all append */
+	f->oss_fail = true; /* while all sessions append, the chains are not queried */
 	assert_int_equal(append(f, a.ino, 20, 0), 10);
-	assert_int_equal(append(f, a.ino, 5, 100), 100); /* its own knowledge counts */
-	assert_int_equal(fx_attr(f, a.ino).size, 0);     /* reserved is not written */
+	assert_int_equal(append(f, a.ino, 5, 100), 100); /* the client's size counts */
+	assert_int_equal(fx_attr(f, a.ino).size, 0);     /* reserved bytes do not count as
+							  * written */
 	f->oss_fail = false;
 	f->session = first;
 	f->slot = 0;
-	assert_int_equal(fx_open(f, a.ino, O_WRONLY), 0); /* somebody writes anywhere */
+	assert_int_equal(fx_open(f, a.ino, O_WRONLY), 0); /* a session that writes at any offset */
 	f->stat.size = 5000;
 	assert_int_equal(append(f, a.ino, 1, 0), 105);
 	f->session = second;
@@ -320,7 +321,7 @@ static void append_body(struct fx *f)
 	assert_int_equal(append(f, a.ino, 1, 0), 5001);
 }
 
-/* A place that was given under a session that has ended is its client's, until something is cut. */
+/* An append reservation from an ended session stays valid for its client until a truncation. */
 static void former_place_body(struct fx *f)
 {
 	struct mds_append_req q = {.len = 10};
@@ -335,7 +336,7 @@ static void former_place_body(struct fx *f)
 	open_find(&f->m->opens, session_find(&f->m->sessions, f->session), a.ino)->placed = false;
 	f->session = fx_session(f, 2);
 	f->slot = 1;
-	/* Who cuts the file would not ask it. */
+	/* A truncation would not recall the reservation of a session without the open. */
 	assert_int_equal(fx_call(f, OP_mds_append, &q, &again), -LE_BADF);
 	assert_int_equal(fx_open(f, a.ino, O_RDONLY), 0);
 	assert_int_equal(fx_call(f, OP_mds_append, &q, &again), -LE_BADF);
@@ -347,11 +348,11 @@ static void former_place_body(struct fx *f)
 	assert_int_equal(fx_call(f, OP_mds_append, &q, &again), 0);
 	assert_int_equal(again.off, 100);
 	q.had_there = 0;
-	assert_int_equal(append(f, a.ino, 10, 0), 120); /* what was given meanwhile stays given */
-	q.had_end = 1000;				/* never given */
+	assert_int_equal(append(f, a.ino, 10, 0), 120); /* reservations given meanwhile stay */
+	q.had_end = 1000;				/* never reserved */
 	assert_int_equal(fx_call(f, OP_mds_append, &q, &again), 0);
 	assert_int_equal(again.off, 130);
-	/* As if it had answered that it has written there. */
+	/* As if the session had answered a recall. */
 	open_find(&f->m->opens, session_find(&f->m->sessions, f->session), a.ino)->placed = false;
 	assert_int_equal(fx_truncate(f, a.ino, 50), 0);
 	q.had_end = p.off + 10;
@@ -363,8 +364,8 @@ static void former_place_body(struct fx *f)
 	assert_int_equal(again.off, 50);
 }
 
-/* Somebody has written at a place before the append that it was given to: what is left of it is
- * given again, behind what the chains have then. */
+/* Another client has written in a reservation before its append: the free rest is reserved again,
+ * after the end that the chains have. */
 static void lost_place_body(struct fx *f)
 {
 	struct mds_append_req q = {.len = 10, .had_lost = 1};
@@ -381,18 +382,19 @@ static void lost_place_body(struct fx *f)
 	assert_int_equal(fx_call(f, OP_mds_append, &q, &p), 0);
 	assert_int_equal(p.off, 4);
 	assert_int_equal(append(f, a.ino, 10, 0), 14);
-	/* What was given behind it stays given. */
+	/* A later reservation stays. */
 	q.had_end = 14;
 	assert_int_equal(fx_call(f, OP_mds_append, &q, &p), 0);
 	assert_int_equal(p.off, 24);
-	/* And what was cut meanwhile is no place. */
+	/* A range from before a truncation is not reserved again. */
 	q.had_end = 34;
 	q.had_truncations = p.n_truncations + 1;
 	assert_int_equal(fx_call(f, OP_mds_append, &q, &p), 0);
 	assert_int_equal(p.off, 34);
 }
 
-/* Somebody else cuts a log: its writer goes on at the new end, though it knows only the old one. */
+/* Another session truncates a log: its writer continues at the new end, though the writer reports
+ * the old size. */
 static void cut_log_body(struct fx *f)
 {
 	uint64_t first = f->session, second = fx_session(f, 2);
@@ -400,7 +402,7 @@ static void cut_log_body(struct fx *f)
 
 	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "log", O_WRONLY | O_APPEND, &a), 0);
 	assert_int_equal(append(f, a.ino, 1000, 0), 0);
-	/* As if it had answered that it has written there. */
+	/* As if the session had answered a recall. */
 	open_find(&f->m->opens, session_find(&f->m->sessions, first), a.ino)->placed = false;
 	f->session = second;
 	f->slot = 1;
@@ -413,9 +415,9 @@ static void cut_log_body(struct fx *f)
 	assert_int_equal(append(f, a.ino, 10, 20), 20);
 }
 
-/* A log was cut while a client had no session, and so had it open no more. Its close of before,
- * which says itself that its size is not to be believed, sends nobody's appends behind that size;
- * and what it may have written without knowing is not written over. */
+/* A log was truncated while a client had no session, and so had no open. The client's late close
+ * has a flag that its size is uncertain: no append is placed after that size, and the unreported
+ * writes of that client are not overwritten. */
 static void doubted_close_body(struct fx *f)
 {
 	const uint32_t how = O_WRONLY | O_APPEND, doubts[] = {CLOSE_MUST_QUERY, CLOSE_TRUNCATED};
@@ -453,7 +455,7 @@ static void doubted_close_body(struct fx *f)
 	}
 }
 
-/* It may still write at the place that it was given, and does not say that it will not. */
+/* The session may still write at its reservation, and answers no recall. */
 static void silent_appender_body(struct fx *f)
 {
 	uint64_t first = f->session, second = fx_session(f, 2), began_us;
@@ -489,7 +491,7 @@ static void reclaim_before(struct fx *f)
 	assert_int_equal(fx_unlink(f, LEAT_ROOT_INO, "lost"), 0);
 }
 
-/* Orphans wait for those who had them open, and for nobody longer. */
+/* Orphans wait for the sessions that had them open, and not longer. */
 static void reclaim_after(struct fx *f)
 {
 	struct mds_session_open_req so = {.client = {{1, 1}}, .session = f->session};
@@ -502,12 +504,12 @@ static void reclaim_after(struct fx *f)
 	assert_int_equal(sp.reclaim, 1);
 	fx_sleep_ms(1000);
 	assert_int_equal(f->m->recovery.n_orphans, 2);
-	/* A message that failed is no message: it comes again. */
+	/* A failed report does not count: the client repeats it. */
 	f->m->opens.n_max = 0;
 	assert_int_not_equal(fx_reclaim(f, kept, O_WRONLY, false, &lost), 0);
 	f->m->opens.n_max = f->m->params.opens_max;
 	assert_int_equal(fx_reclaim(f, kept, O_WRONLY, false, &lost), 0);
-	assert_int_equal(fx_reclaim(f, kept, O_WRONLY, false, &lost), 0); /* again */
+	assert_int_equal(fx_reclaim(f, kept, O_WRONLY, false, &lost), 0); /* repeated */
 	assert_int_equal(f->m->opens.n_opens, 1);
 	assert_int_equal(fx_reclaim(f, never, O_RDONLY, true, &lost), 0);
 	assert_int_equal(lost, 1);
@@ -544,8 +546,8 @@ static void missing_before(struct fx *f)
 	assert_int_equal(fx_close(f, settled, O_WRONLY, 0), 0);
 }
 
-/* It had a write lease, and never returns: who needs the file gets it when the session is ended,
- * so that what it may still send is refused. Nobody else is a reason to end it. */
+/* The session had a write lease and does not return. A request for that file ends the session
+ * first, so that its late writes are refused. Requests for other files do not end it. */
 static void missing_after(struct fx *f)
 {
 	uint64_t missing = f->session, start_us = loop_now_us();
@@ -575,7 +577,7 @@ static void test_missing_session(void **state)
 	fx_destroy(f);
 }
 
-/* Whoever asks for it may go meanwhile too: what it is told of goes with it. */
+/* The session of a waiting request ends too: nothing is given to it afterwards. */
 static int asked_rc;
 
 static void asking_fiber(void *arg)
@@ -603,7 +605,7 @@ static void asks_and_goes(struct fx *f)
 	fx_sleep_ms(10);
 	assert_int_equal(fx_call_as(f, session, 0, 0, OP_mds_session_close, &q, &p), 0);
 	assert_null(session_find(&f->m->sessions, session));
-	f->session = fx_session(f, 3); /* where the former one was, it may be */
+	f->session = fx_session(f, 3); /* may get the memory of the ended one */
 	assert_int_equal(asked_rc, 1);
 	fx_sleep_ms(20000);
 	assert_int_equal(asked_rc, 0);
@@ -631,8 +633,8 @@ static void take_over(struct fx *f)
 	assert_int_equal(sp.reclaim, RECLAIM_TAKEOVER);
 }
 
-/* Another process goes on with the session: what it still has open is never closed in between, what
- * it does not know ends with done, and no sooner. */
+/* Another process takes the session over: what it reports stays open throughout. What it does not
+ * report is closed when its reports are done, and no earlier. */
 static void takeover_fiber(struct fx *f)
 {
 	struct ino none = {0}, unknown;
@@ -649,9 +651,9 @@ static void takeover_fiber(struct fx *f)
 	take_over(f);
 	assert_int_equal(f->m->opens.n_opens, 2);
 	assert_int_equal(fx_reclaim(f, kept, O_WRONLY, false, &lost), 0);
-	assert_int_equal(fx_reclaim(f, kept, O_WRONLY, false, &lost), 0); /* again */
+	assert_int_equal(fx_reclaim(f, kept, O_WRONLY, false, &lost), 0); /* repeated */
 	assert_int_equal(f->m->opens.n_opens, 3);
-	/* The connection breaks, and all is told again. */
+	/* The connection breaks, and the process reports everything again. */
 	take_over(f);
 	assert_int_equal(fx_reclaim(f, kept, O_WRONLY, false, &lost), 0);
 	assert_int_equal(f->m->opens.n_opens, 4);
@@ -665,7 +667,7 @@ static void takeover_fiber(struct fx *f)
 	assert_int_equal(f->m->opens.n_opens, 0);
 }
 
-/* A request of a former process, or connection. */
+/* A request of the previous process, or connection. */
 struct former {
 	struct fx *f;
 	uint64_t seq;
@@ -700,8 +702,9 @@ static bool has_place(struct fx *f, struct ino ino)
 	       rec->append_end == 110;
 }
 
-/* Somebody writes behind what the chains have just said, and ends without a word, while an append
- * waits for them, or to be durable: the next one asks them again. */
+/* A writer writes after the end that the chains have just returned, and its session ends without a
+ * close, while an append waits for the chains or for durability: the next append queries the chains
+ * again. */
 static void end_of_a_writer_body(struct fx *f)
 {
 	bool (*const moments[])(struct fx *f, struct ino ino) = {is_asked, has_place};
@@ -730,7 +733,7 @@ static void end_of_a_writer_body(struct fx *f)
 		assert_int_equal(fiber_spawn("append", former_request, &placed), 0);
 		while (!moments[i](f, a.ino))
 			assert_int_equal(fiber_sleep_us(1), 0);
-		/* As its session does when it ends. */
+		/* As the end of the session does. */
 		open_drop_all(&f->m->opens, open_find(&f->m->opens, ends, a.ino));
 		assert_false(placed.answered);
 		fx_sleep_ms(100);
@@ -740,7 +743,7 @@ static void end_of_a_writer_body(struct fx *f)
 	}
 }
 
-/* A file that is being cut is sealed as it is then. */
+/* A seal during a truncation waits for the truncation. */
 static void sealed_while_cut_body(struct fx *f)
 {
 	struct mds_setattr_req q = {.mask = SET_SIZE, .attr = {.size = 10}};
@@ -765,7 +768,7 @@ static void sealed_while_cut_body(struct fx *f)
 	assert_int_equal(fx_truncate(f, a.ino, 0), -LE_PERM);
 }
 
-/* It is done, but not durable yet, when the session is taken over. */
+/* The request is executed, but not durable yet, when the session is taken over. */
 static void take_over_from(struct former *r)
 {
 	const uint64_t n_opens = r->f->m->opens.n_opens;
@@ -794,8 +797,8 @@ static void takeover_under_way_body(struct fx *f)
 	assert_true(first.answered);
 	assert_int_equal(fx_reclaim(f, none, O_RDONLY, true, &lost), 0);
 	assert_int_equal(f->m->opens.n_opens, 1);
-	/* One of two is being closed when the connection breaks: both are told, and the close is
-	 * repeated. */
+	/* One of two opens is being closed when the connection breaks: the client reports both, and
+	 * repeats the close. */
 	close.ino = made.attr.ino;
 	assert_int_equal(fx_open(f, close.ino, O_WRONLY), 0);
 	take_over_from(&second);
@@ -826,7 +829,7 @@ static void test_takeover(void **state)
 	fx_destroy(f);
 }
 
-/* That somebody has it open is presumed: a close of something else does not end that. */
+/* An assumed open does not end with closes of other opens. */
 static void presumed_body(struct fx *f)
 {
 	struct session *se = session_find(&f->m->sessions, f->session);
@@ -844,7 +847,7 @@ static void presumed_body(struct fx *f)
 	assert_true(gone(f, a.ino));
 }
 
-/* What a rename replaced can be opened for a moment by whoever found it just before. */
+/* During the orphan delay a client that has just looked up the name can open the replaced file. */
 static void linger_body(struct fx *f)
 {
 	struct attr a;
@@ -855,7 +858,8 @@ static void linger_body(struct fx *f)
 	assert_int_equal(fx_rename(f, LEAT_ROOT_INO, "new", LEAT_ROOT_INO, "cur", 0), 0);
 	assert_int_equal(fx_open(f, a.ino, O_RDONLY), -LE_STALE);
 	assert_int_equal(fx_open(f, a.ino, O_RDONLY | OPEN_ORPHAN), 0);
-	assert_int_equal(fx_open(f, a.ino, O_RDONLY), -LE_STALE); /* open or not */
+	assert_int_equal(fx_open(f, a.ino, O_RDONLY), -LE_STALE); /* needs the flag, even while
+								   * open */
 	fx_sleep_ms(8000);
 	assert_int_equal(fx_attr(f, a.ino).nlink, 0);
 	assert_int_equal(fx_close(f, a.ino, O_RDONLY, UINT64_MAX), 0);
@@ -867,7 +871,7 @@ static void linger_body(struct fx *f)
 	assert_int_equal(fx_attr(f, a.ino).nlink, 0);
 	fx_sleep_ms(8000);
 	assert_true(gone(f, a.ino));
-	/* the same when it was open while it was replaced */
+	/* likewise if it was open when it was replaced */
 	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "new", O_WRONLY, NULL), 0);
 	assert_int_equal(fx_lookup(f, LEAT_ROOT_INO, "cur", &a), 0);
 	assert_int_equal(fx_rename(f, LEAT_ROOT_INO, "new", LEAT_ROOT_INO, "cur", 0), 0);
@@ -892,7 +896,7 @@ static void expiry_body(struct fx *f)
 	assert_int_equal(fx_open(f, a.ino, O_RDONLY), -LE_SESSION_GONE);
 }
 
-/* What a client had open that is gone ends for many files in one batch, not one after the other. */
+/* The opens of an ended session end in batches of many files, not one file at a time. */
 static void many_opens_body(struct fx *f)
 {
 	const uint32_t n = 700;

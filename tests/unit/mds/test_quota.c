@@ -62,7 +62,7 @@ static void writers(struct fx *f)
 	assert_int_equal(get(f, dir).reserved, got);
 	assert_int_equal(space(f, b.ino, 5 << 20), -LE_DQUOT);
 	assert_true(space(f, b.ino, 3 << 20) > 0);
-	/* The last writer's close: what it has is counted, what was reserved is free again. */
+	/* The last writer closes: its bytes are counted, and its reservation is released. */
 	assert_int_equal(fx_close(f, b.ino, O_WRONLY, 1 << 20), 0);
 	assert_int_equal(get(f, dir).reserved, got);
 	assert_int_equal(get(f, dir).bytes, 4096 + (1 << 20));
@@ -71,7 +71,7 @@ static void writers(struct fx *f)
 	assert_int_equal(get(f, dir).bytes, 4096 + (7 << 20));
 	assert_int_equal(get(f, dir).inodes, 3);
 	assert_int_equal(space(f, a.ino, 4 << 20), -LE_DQUOT);
-	/* Nobody would give that back. */
+	/* The file is not open: nothing would release the reservation. */
 	assert_int_equal(space(f, a.ino, 1 << 20), (1 << 20) + ((2 << 20) - 4096) / 16);
 	assert_int_equal(get(f, dir).reserved, 0);
 	assert_int_equal(fx_truncate(f, a.ino, 0), 0);
@@ -82,8 +82,9 @@ static void writers(struct fx *f)
 
 TEST(test_space_is_reserved_while_a_file_is_written, writers)
 
-/* What several have written is known when the chains have said it. Until then it is reserved,
- * however many are to be asked about, and for how long they do not answer. */
+/* Only the chains have the size of a file that several sessions wrote. Until they have answered its
+ * bytes stay reserved, however many files are to be queried, and however long the chains do not
+ * answer. */
 #define MANY_FILES 70
 
 static void unsettled(struct fx *f)
@@ -116,7 +117,7 @@ static void unsettled(struct fx *f)
 	assert_int_equal(fiber_sleep_us(50000000), 0);
 	assert_int_equal(get(f, dir).reserved, got);
 	assert_int_equal(get(f, dir).bytes, 4096);
-	/* Gone is gone. */
+	/* A removed file counts nothing. */
 	assert_int_equal(fx_unlink(f, dir, "f0"), 0);
 	f->oss_fail = false;
 	assert_int_equal(fiber_sleep_us(30000000), 0);
@@ -127,7 +128,7 @@ static void unsettled(struct fx *f)
 
 TEST(test_what_is_not_settled_stays_reserved, unsettled)
 
-/* With its directory a quota ends, and its row when the last that belongs to it is gone. */
+/* A quota ends with its directory; its row is deleted with the last inode that belongs to it. */
 static bool has_row(struct fx *f, uint32_t project)
 {
 	struct kv_value v;
@@ -164,7 +165,7 @@ static void test_it_ends_with_its_directory(void **state)
 	fx_destroy(f);
 }
 
-/* Of a file with data and of one without, whatever it is asked to be there. */
+/* Allocation is limited, in a file with data and in one without. */
 static void promises(struct fx *f)
 {
 	struct mds_fallocate_req q = {.len = 11 << 20};
@@ -188,7 +189,7 @@ static void promises(struct fx *f)
 
 TEST(test_what_is_allocated_counts, promises)
 
-/* A whiteout is one more. */
+/* A whiteout counts as an inode. */
 static void whiteouts(struct fx *f)
 {
 	struct attr a;
@@ -210,7 +211,7 @@ static void whiteouts(struct fx *f)
 
 TEST(test_whiteouts_count, whiteouts)
 
-/* A sealed file is counted elsewhere, and nothing that was known of it becomes another. */
+/* A sealed file moves to another project, and no other attribute of it changes. */
 static void sealed(struct fx *f)
 {
 	struct mds_setattr_req q = {.cred = f->cred, .mask = SET_SEALED};
@@ -317,13 +318,14 @@ static void test_check_repairs_counts(void **state)
 	fx_destroy(f);
 }
 
-/* ---- all of them ---- */
+/* ---- listing all quotas ---- */
 
 #define MANY 300u
 
 static struct ino many[MANY];
 
-/* One page; number of rows, of which path is looked for: its number or 0. */
+/* Reads one page and adds its rows to *ret_n. *ret_project: the project of path, if the page has
+ * it. Returns where the next page begins. */
 static uint32_t page(struct fx *f, uint32_t after, const char *path, uint32_t *ret_n,
 		     uint32_t *ret_project)
 {
@@ -385,7 +387,7 @@ static void listed(struct fx *f)
 	assert_int_equal(project, get(f, many[299]).project);
 	next = page(f, 0, NULL, &n, &project);
 	assert_in_range(n, 1, MANY / 2);
-	/* Gone between two pages: one that was told, the one that was told last, and the next. */
+	/* Removed between two pages: the last two that were listed, and the next one. */
 	assert_int_equal(next, get(f, many[n - 1]).project);
 	for (uint32_t i = n - 2; i <= n; i++) {
 		char name[16];
@@ -397,7 +399,7 @@ static void listed(struct fx *f)
 		next = page(f, next, NULL, &n, &project);
 	assert_int_equal(n, MANY - 1);
 	assert_int_equal(list(f, "/d/299", &project), MANY - 3);
-	/* Behind the last one there is nothing, whatever number is asked for. */
+	/* After the last project there are no rows, whatever number is requested. */
 	n = 0;
 	assert_int_equal(page(f, UINT32_MAX, NULL, &n, &project), 0);
 	assert_int_equal(n, 0);
@@ -426,7 +428,7 @@ static void long_paths(struct fx *f)
 	snprintf(path + strlen(path), sizeof(path) - strlen(path), "/99");
 	assert_int_equal(list(f, path, &project), 100);
 	assert_int_equal(project, get(f, many[99]).project);
-	/* One with a path that is none any more has its number; /, whose path is short, has one. */
+	/* A quota with a too long path is listed without a path; that of / has its path. */
 	memset(name, 'n', 255);
 	assert_int_equal(fx_mkdir(f, at, name, &at), 0);
 	assert_int_equal(fx_mkdir(f, at, name, &at), 0);
@@ -452,7 +454,7 @@ static void chmod_dir(struct fx *f, struct ino ino, uint32_t mode)
 	assert_int_equal(fx_call(f, OP_mds_setattr, &q, &p), 0);
 }
 
-/* What a client's kernel has checked does not count: it was not asked. */
+/* A check by the client's kernel does not count: there was none. */
 static void of_users(struct fx *f)
 {
 	static const struct {
@@ -465,7 +467,7 @@ static void of_users(struct fx *f)
 	assert_int_equal(fx_mkdir(f, LEAT_ROOT_INO, "above", &above), 0);
 	assert_int_equal(fx_mkdir(f, above, "d", &dir), 0);
 	assert_int_equal(set(f, dir, QUOTA_INODES_HARD, 0, 4), 0);
-	chmod_dir(f, dir, 0); /* the tree itself may be anybody's */
+	chmod_dir(f, dir, 0); /* the tree itself needs no permissions */
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		f->cred = root;
 		chmod_dir(f, above, cases[i].mode);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What extended attributes and access lists count to quotas: whoever sets them is held to the
- * limit, and whatever takes them away gives it back. */
+/* What extended attributes and access lists count towards quotas: setting them is limited, and
+ * removing them releases the bytes. */
 #include <fcntl.h>
 #include <sys/xattr.h>
 
@@ -29,7 +29,7 @@ static int take(struct fx *f, struct ino ino, const char *name)
 	return fx_call(f, OP_mds_removexattr, &q, NULL);
 }
 
-/* A list that names n users, as an attribute's value. */
+/* Returns the xattr value of a list that names n users. */
 static struct bytes list_of(uint8_t xattr[ACL_XATTR_MAX], uint32_t n)
 {
 	struct acl_base base = {.has_mask = true, .user = 7, .mask = 5};
@@ -93,7 +93,7 @@ static const char *name_of(char *buf, uint32_t i)
 	return buf;
 }
 
-/* Fifteen of 64 KiB and the directory: the next one of that size does not fit. */
+/* Fifteen values of 64 KiB and the directory: one more of that size does not fit. */
 static void fill(struct fx *f)
 {
 	char name[32];
@@ -147,7 +147,7 @@ static void limited(struct fx *f)
 	fill(f);
 	assert_int_equal(set(f, dir, "user.x", 1), -LE_DQUOT);
 	assert_int_equal(fx_mkdir(f, dir, "sub", NULL), -LE_DQUOT);
-	/* As long, shorter, gone. */
+	/* A new value of equal length, a shorter one, and its removal. */
 	assert_int_equal(set(f, file, name_of(name, 0), sizeof(value)), 0);
 	assert_int_equal(used(f, dir), LIMIT);
 	assert_int_equal(set(f, file, name_of(name, 0), 10000), 0);
@@ -172,7 +172,7 @@ static void returned(struct fx *f)
 	assert_int_equal(used(f, dir), 4096);
 }
 
-/* By whatever it becomes another's. */
+/* Attributes move with the file to another project. */
 static void moved(struct fx *f)
 {
 	struct mds_setattr_req q = {.cred = f->cred, .mask = SET_PROJECT};
@@ -190,7 +190,7 @@ static void moved(struct fx *f)
 	assert_int_equal(used(f, other), 4096 + 65536);
 }
 
-/* Access lists are attributes too, those that are inherited as well. */
+/* Access lists count like attributes, also inherited ones. */
 static void lists(struct fx *f)
 {
 	struct ino b, sub;
@@ -218,7 +218,7 @@ static void lists(struct fx *f)
 	assert_int_equal(used(f, dir), 4096 + 2560);
 }
 
-/* In one batch, of which nothing is counted yet. */
+/* Requests in one batch, none of which is counted yet. */
 #define AT_ONCE 7
 
 struct request {
@@ -264,7 +264,7 @@ static void at_once(struct fx *f)
 	assert_int_equal(used(f, dir), 4096 + 3 * 2560);
 }
 
-/* File capabilities go with a write, which does not look how long they are: none are long. */
+/* A write removes file capabilities without reading their length: their length is limited. */
 static void capabilities(struct fx *f)
 {
 	begin(f);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Listing directories while they change, and many entries; attributes and extended attributes. */
+/* Listing directories while they change, and large ones; attributes and extended attributes. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/xattr.h>
@@ -62,7 +62,8 @@ static void drop(struct fx *f, struct ino dir, uint32_t i)
 	assert_int_equal(fx_unlink(f, dir, name), 0);
 }
 
-/* What is there all the time is seen exactly once, whatever comes and goes meanwhile. */
+/* An entry that exists throughout is listed exactly once, whatever is made and removed
+ * meanwhile. */
 static void change_body(struct fx *f)
 {
 	struct list_state l = {0};
@@ -75,7 +76,7 @@ static void change_body(struct fx *f)
 	memset(seen, 0, sizeof(seen));
 	while (!l.eof) {
 		list_some(f, dir, 8000, turn % 2 == 0, &l);
-		for (uint32_t k = 0; k < 10; k++) { /* every third is taken away, new ones come */
+		for (uint32_t k = 0; k < 10; k++) { /* remove every third file, make new ones */
 			uint32_t i = (turn * 10 + k) * 3;
 
 			if (i < N_FILES)
@@ -90,7 +91,7 @@ static void change_body(struct fx *f)
 		assert_true(seen[i] <= 1);
 	l.eof = false;
 	list_some(f, dir, 8000, false, &l);
-	assert_true(l.eof); /* behind the end there is nothing, for ever */
+	assert_true(l.eof); /* after the end there are no entries */
 }
 
 static void empty_body(struct fx *f)
@@ -105,11 +106,12 @@ static void empty_body(struct fx *f)
 	assert_int_equal(p.eof, 1);
 	make(f, LEAT_ROOT_INO, 1);
 	l = (struct list_state){0};
-	list_some(f, LEAT_ROOT_INO, 1, true, &l); /* at least one, however little room */
+	list_some(f, LEAT_ROOT_INO, 1, true, &l); /* at least one entry, however small max_bytes
+						   * is */
 	assert_int_equal(l.n, 1);
 }
 
-/* A cache much smaller than what it is asked for: everything is loaded again and again. */
+/* The cache is much smaller than the entries: they are loaded again and again. */
 static void small_cache_body(struct fx *f)
 {
 	struct list_state l = {0};
@@ -135,8 +137,8 @@ static uint32_t n_cached_names(struct fx *f)
 	return (uint32_t)f->m->store.dentries.n;
 }
 
-/* What was removed, or asked for in vain, leaves the cache, however large that may be; what exists
- * stays. Only a few absent names are remembered. */
+/* The cache evicts removed names and names that were not found, whatever its size, and keeps
+ * existing ones. It keeps only absent_max absent names. */
 static void absent_body(struct fx *f)
 {
 	struct ino dir;
@@ -166,8 +168,8 @@ static uint64_t misses(const struct fx *f)
 	return metric_get(&f->m->metrics.cache_misses);
 }
 
-/* Of a directory that was made just now the store need not be asked what is not in it, until some
- * of it has left the memory. */
+/* The server does not query the store for absent names of a new directory, until some of its
+ * entries were evicted. */
 static void new_dir_body(struct fx *f)
 {
 	struct list_state l = {0};
@@ -248,7 +250,7 @@ static void xattr_body(struct fx *f)
 	assert_int_equal(fx_call(f, OP_mds_removexattr, &rq, NULL), -LE_NODATA);
 	assert_int_equal(fx_close(f, a.ino, O_RDONLY, UINT64_MAX), 0);
 	assert_int_equal(fx_unlink(f, LEAT_ROOT_INO, "f"),
-			 0); /* its attributes go with it: fx_check */
+			 0); /* removes its attributes too (fx_check) */
 	free(large);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Members move: targets are drained, are away for too long, have others in their place; and what
- * a wall clock that jumps does to that. With targets that are made up. */
+/* Members move: targets are drained, or are away for too long and replaced; and the effect of a
+ * wall clock that jumps. With simulated targets. */
 #include "mds/cluster/failure_detector.h"
 #include "mds/cluster/membership.h"
 #include "mds/cluster/rebalance.h"
@@ -31,7 +31,7 @@ static int send_any(void *arg, uint32_t target, struct bytes chains, struct byte
 	return 0;
 }
 
-/* As the sources of the resyncs would. */
+/* Reports every SYNCING member as filled. */
 static void fill_all(struct cluster *c)
 {
 	for (uint32_t i = 0; i < c->n_chains; i++) {
@@ -47,7 +47,7 @@ static void fill_all(struct cluster *c)
 	}
 }
 
-/* What has been away for replace_after_ms has others in its place. */
+/* Targets that were away for replace_after_ms are replaced. */
 static void replace_lost(struct fx *f)
 {
 	struct cluster *c = &f->m->cluster;
@@ -106,7 +106,7 @@ static void drain_body(struct fx *f)
 	assert_true(admin(c, TARGET_ADMIN_DRAIN, 1, 0) > 0);
 	assert_int_equal(rebalance_pass(c), 0);
 	assert_int_equal(admin(c, TARGET_ADMIN_UNDRAIN, 1, 0), target_chains(c, 1));
-	for (uint32_t i = 0; i < 5; i++) { /* what was begun ends, and nothing is lost */
+	for (uint32_t i = 0; i < 5; i++) { /* moves in progress end, and nothing is lost */
 		fill_all(c);
 		assert_int_equal(rebalance_pass(c), 0);
 		never_fewer(c, 0);
@@ -117,7 +117,7 @@ static void drain_body(struct fx *f)
 	assert_int_equal(tg_enroll(f, 0), -LE_REMOVED);
 	admin(c, TARGET_ADMIN_ADD, 1, 0);
 	assert_int_equal(tg_enroll(f, 0), 0);
-	/* It is empty: others give it some of theirs. */
+	/* The target is empty: members of other targets move to it. */
 	for (uint32_t i = 0; admin(c, TARGET_ADMIN_REBALANCE, 0, 0) > 0 && i < 100; i++) {
 		assert_int_equal(rebalance_pass(c), 0);
 		never_fewer(c, 0);
@@ -143,7 +143,7 @@ static void absent_body(struct fx *f)
 	assert_int_equal(rebalance_pass(c), 0);
 	assert_int_equal(target_chains(c, 1), 1 + 2 * N); /* not yet */
 	replace_lost(f);
-	/* All but the one of class 1, which has no other copy. */
+	/* All but its chain of class 1, which has no other replica. */
 	assert_int_equal(target_chains(c, 1), 1);
 	assert_true(target_chains(c, spare) > N);
 	for (uint32_t i = 0; i < c->classes[2].n; i++) {
@@ -152,8 +152,8 @@ static void absent_body(struct fx *f)
 	}
 }
 
-/* Members that are back and are never filled up, for want of room say, do not keep others from
- * being replaced. */
+/* Members that returned and cannot be filled, for example without space, do not prevent other
+ * replacements. */
 static void unfilled_body(struct fx *f)
 {
 	struct cluster *c = tg_begin(f);
@@ -170,7 +170,7 @@ static void unfilled_body(struct fx *f)
 		assert_int_equal(rebalance_pass(c), 0);
 	for (uint32_t i = 0; i < c->n_chains; i++)
 		more += c->chains[i]->n_members > c->chains[i]->replicas;
-	assert_int_equal(more, 1); /* at a time */
+	assert_int_equal(more, 1); /* one at a time */
 }
 
 struct meanwhile {
@@ -196,8 +196,8 @@ static void meanwhile_one(void *arg)
 	fmutex_unlock(&c->lock);
 }
 
-/* Judged while another change was being made durable: since when it is away is on record all the
- * same, so that it is replaced. */
+/* A target counts as down while another change is being made durable: the time is recorded
+ * nevertheless, so that it is replaced. */
 static void meanwhile_body(struct fx *f)
 {
 	struct cluster *c = tg_begin(f);
@@ -227,7 +227,8 @@ static void pass_and_sleep(struct cluster *c, uint32_t ms)
 
 static uint32_t n_chains_before;
 
-/* A day ahead just then: nothing is replaced before its time; ten days behind: it is, then. */
+/* The clock jumps a day ahead: nothing is replaced early. It jumps ten days back: the replacement
+ * happens. */
 static void jump_body(struct fx *f)
 {
 	struct cluster *c = tg_begin(f);
@@ -273,7 +274,7 @@ static void down_body(struct fx *f)
 
 static int64_t started_ahead_us;
 
-/* At what was away before the start: how much of that counts. */
+/* How much of the time before the start counts as time away. */
 static void restarted_body(struct fx *f)
 {
 	struct cluster *c = tg_cluster(f);
@@ -304,7 +305,7 @@ static void test_started_with_a_wrong_clock(void **state)
 		started_ahead_us = ahead[i];
 		fx_run(f, down_body);
 		fx_crash(f);
-		f->no_targets = true; /* the one that is away stays away */
+		f->no_targets = true; /* the target that is away stays away */
 		sim_proc_set_wall(f->mds_proc, ahead[i]);
 		fx_run(f, restarted_body);
 		fx_destroy(f);

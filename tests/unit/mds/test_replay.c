@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exactly once: repeated requests, also over a crash, and what a batch that was never synced leaves
- * behind. */
+/* Exactly once: repeated requests, also over a crash, and what remains of a batch that was never
+ * synced. */
 #include <fcntl.h>
 
 #include "mds/dispatch.h"
@@ -12,7 +12,7 @@ static struct mds_create_req create_req(const char *name, uint32_t flags)
 		.parent = LEAT_ROOT_INO, .name = bytes_str(name), .mode = 0600, .flags = flags};
 }
 
-/* The same request again gets the same answer, in whatever way it came about. */
+/* A repeated request gets an equal reply, whether that is stored or computed again. */
 static void repeat_body(struct fx *f)
 {
 	struct mds_create_req q = create_req("a", O_EXCL | O_RDWR);
@@ -52,7 +52,7 @@ static void after_crash(struct fx *f)
 
 	assert_int_equal(fx_call_as(f, f->session, 3, 41, OP_mds_create, &q, &p), 0);
 	assert_int_equal(p.attr.ino.v, remembered);
-	assert_int_equal(f->m->opens.n_opens, 1); /* counted anew */
+	assert_int_equal(f->m->opens.n_opens, 1); /* counted again after the restart */
 	assert_int_equal(fx_call_as(f, f->session, 3, 42, OP_mds_create, &q, &p), -LE_EXIST);
 	assert_int_equal(fx_lookup(f, LEAT_ROOT_INO, "b", &a), 0);
 	assert_int_equal(a.ino.v, remembered);
@@ -75,7 +75,7 @@ static void cut_before_crash(struct fx *f)
 	assert_int_equal(fx_call_as(f, f->session, 3, 41, OP_mds_setattr, &q, &p), 0);
 	assert_int_equal(fx_call_as(f, f->session, 4, 41, OP_mds_open, &open, &o), 0);
 	assert_int_equal(f->n_trims, 6);
-	assert_int_equal(f->n_syncs, 0); /* nobody showed it */
+	assert_int_equal(f->n_syncs, 0); /* no client had chunk leases */
 }
 
 static void cut_after_crash(struct fx *f)
@@ -85,7 +85,7 @@ static void cut_after_crash(struct fx *f)
 	struct mds_setattr_rep p;
 	struct mds_open_rep o;
 
-	/* The one that died may not have waited for who did. */
+	/* The crashed server may not have waited for clients with chunk leases. */
 	assert_int_equal(fx_call_as(f, f->session, 3, 41, OP_mds_setattr, &q, &p), 0);
 	assert_int_equal(f->n_syncs, 3);
 	assert_int_equal(fx_call_as(f, f->session, 4, 41, OP_mds_open, &open, &o), 0);
@@ -124,7 +124,7 @@ static void mkdir_fiber(void *arg)
 	op_fini(&op);
 }
 
-/* A repetition that comes while the first still runs waits for it. */
+/* A repetition that arrives while the first request runs waits for it. */
 static void while_running_body(struct fx *f)
 {
 	struct parallel p[3] = {0};
@@ -151,7 +151,7 @@ static int mkdir_of(struct fx *f, uint64_t seq, bool cancelled)
 	return p.rc;
 }
 
-/* The first one, and while it runs its withdrawal. */
+/* A request, and its cancellation while it runs. */
 static void both(struct fx *f, uint64_t seq, struct parallel p[2])
 {
 	p[0] = (struct parallel){.f = f, .seq = seq};
@@ -164,7 +164,7 @@ static void nothing_body(struct fx *f)
 	(void)f;
 }
 
-/* Behind a restart, where the name has to be looked for in the store first. */
+/* After a restart: the name must be looked up in the store first. */
 static void withdrawn_body(struct fx *f)
 {
 	struct parallel p[2];
@@ -173,13 +173,13 @@ static void withdrawn_body(struct fx *f)
 	assert_int_equal(p[0].rc, -LE_CANCELED);
 	assert_int_equal(p[1].rc, -LE_CANCELED);
 	assert_int_equal(fx_lookup(f, LEAT_ROOT_INO, "m", NULL), -LE_NOENT);
-	/* A late copy of it. */
+	/* A late duplicate. */
 	assert_int_equal(mkdir_of(f, 9, false), -LE_CANCELED);
 	assert_int_equal(mkdir_of(f, 10, true), -LE_CANCELED);
 	assert_int_equal(mkdir_of(f, 10, false), -LE_CANCELED);
 	assert_int_equal(fx_lookup(f, LEAT_ROOT_INO, "m", NULL), -LE_NOENT);
-	/* It has been done, and only waits for the disk: no longer for who may have had leases
-	 * before the restart. */
+	/* This request has been executed and waits only for the disk; it does not wait for leases
+	 * from before the restart. */
 	fx_sleep_ms(2 * f->params.client_lease_ms);
 	both(f, 11, p);
 	assert_int_equal(p[0].rc, 0);
@@ -200,7 +200,7 @@ static void test_withdrawn(void **state)
 	fx_destroy(f);
 }
 
-/* A truncation whose chains do not answer holds its slot, and the file. */
+/* A truncation that gets no answer from its chains holds its slot, and the file. */
 struct truncation {
 	struct fx *f;
 	struct ino ino;
@@ -225,8 +225,8 @@ static void truncate_fiber(void *arg)
 	op_fini(&op);
 }
 
-/* Whose client has been told meanwhile that it failed, or has withdrawn it, is not done when what
- * it waits for ends. */
+/* A waiting request is not executed when its wait ends, if its deadline has passed or it was
+ * cancelled. */
 static void too_late_body(struct fx *f)
 {
 	struct truncation first = {.f = f, .slot = 1, .size = 10}, second = first;
@@ -310,13 +310,14 @@ static void storm_verify(struct fx *f)
 			snprintf(name, sizeof(name), "s%u-%u", i, k);
 			assert_int_equal(fx_lookup(f, LEAT_ROOT_INO, name, NULL), 0);
 		}
-		/* What came after the crash executes once more, or is answered from its row. */
+		/* Requests from after the last answered one execute again, or get the reply of
+		 * their row. */
 		storms[i].f = f;
 		storms[i].n = storms[i].done + 1;
 	}
 }
 
-/* Whatever was answered is there after a crash at any moment. */
+/* Everything that was answered is there after a crash at any time. */
 static void test_crash_storm(void **state)
 {
 	(void)state;

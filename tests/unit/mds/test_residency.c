@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which node has which copies: told, replaced, asked by name and by id, in pages, forgotten. */
+/* Which node has which copies: reports, replacement, queries by name and by id, pages, expiry. */
 #include "mds/staged_locations.h"
 
 #include <setjmp.h>
@@ -78,10 +78,10 @@ static void test_told_asked_and_forgotten(void **state)
 	assert_int_equal(ask(&r, "set@v1", 600000, 4096), 2);
 	assert_int_equal(ask(&r, ID_B, 600000, 4096), 1);
 	assert_int_equal(ask(&r, "other@v1", 600000, 4096), 0);
-	/* In the place of what it told before. */
+	/* A new report of a node replaces its previous one. */
 	assert_int_equal(notification(&r, "two", ID_B, "", 700000), 0);
 	assert_int_equal(ask(&r, ID_A, 700000, 4096), 1);
-	/* Silence, and an end. */
+	/* Silence, and a final report. */
 	assert_int_equal(ask(&r, "", 1000000, 4096), 2);
 	assert_int_equal(notification(&r, "two", NULL, NULL, 1000000), 0);
 	assert_int_equal(ask(&r, "", 1000000, 4096), 1);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A metadata server whose disk is all but full: what takes room is refused, the rest is done. */
+/* A metadata server with a nearly full disk: requests that need space are refused, others are
+ * executed. */
 #include "tests/unit/mds/fixture.h"
 
 #include <fcntl.h>
 
 #define X50        "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
 #define X250       X50 X50 X50 X50 X50
-#define LONG_VALUE X250 X250 X250 /* more than the sector that counts for a short one */
+#define LONG_VALUE X250 X250 X250 /* longer than the sector that a short value counts as */
 
 static int set_xattr(struct fx *f, struct ino ino, const char *value)
 {
@@ -23,7 +24,7 @@ static int symlink_to(struct fx *f, const char *name)
 	return fx_call(f, OP_mds_symlink, &q, &p);
 }
 
-/* Until the server looks at its disk again, within a second. */
+/* Sets the flag until the server polls its disk again, within a second. */
 static struct fx *full(struct fx *f)
 {
 	f->m->store.short_of_space = true;
@@ -46,7 +47,7 @@ static void full_body(struct fx *f)
 	assert_int_equal(symlink_to(full(f), "b"), -LE_NOSPC);
 	assert_int_equal(set_xattr(full(f), a.ino, LONG_VALUE), -LE_NOSPC);
 	assert_int_equal(set_xattr(full(f), a.ino, "less"), 0);
-	/* It is there. */
+	/* Opens the existing file. */
 	assert_int_equal(fx_create_file(full(f), LEAT_ROOT_INO, "a", O_RDWR, &b), 0);
 	assert_int_equal(fx_close(full(f), b.ino, O_RDWR, 0), 0);
 	assert_int_equal(fx_lookup(full(f), LEAT_ROOT_INO, "a", &b), 0);

@@ -472,7 +472,7 @@ static void test_lost_head(void **state)
 		chain_rig_run(seed, 2 + seed % 2, lost_head);
 }
 
-/* A head grants no more space than the members downstream have reserved for it. */
+/* A head grants at most the space that the members downstream have reserved for it. */
 static void reserves(struct chain_rig *r)
 {
 	struct space *head = &r->m[0].target.store->space;

@@ -44,7 +44,7 @@ static uint32_t cell_of(uint64_t ino)
 	return i;
 }
 
-/* Files whose first chunks all belong to one cell. */
+/* Picks files that have their first chunks in one cell. */
 static void pick_of_a_cell(uint64_t ino[N_OF_CELL + 1])
 {
 	ino[0] = 100;

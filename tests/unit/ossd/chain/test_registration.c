@@ -135,7 +135,7 @@ static void mds_main(struct loop *loop, void *arg)
 	assert_int_equal(rpc_server_create(&o, &s), 0);
 }
 
-/* Another target, whose index is damaged. */
+/* Another target, with a damaged index. */
 static int on_sums(struct rpc_req *r, const void *in, void *out)
 {
 	(void)r, (void)in, (void)out;

@@ -422,7 +422,7 @@ static void test_committed_meanwhile(void **state)
 	rrig_fini(&r);
 }
 
-/* ---- chunks whose rows are lost ---- */
+/* ---- chunks that lose their rows ---- */
 
 static void lose_row(struct rnode *n, void *arg)
 {

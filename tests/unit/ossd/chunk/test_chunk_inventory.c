@@ -21,8 +21,8 @@ static struct chunk_key key(uint64_t ino)
 	return (struct chunk_key){CHAIN, {ino}, 1, ino % 7};
 }
 
-/* Loads the cells of `before` and finds the rows of all chunks but those in gone, as at a start.
- * Returns the number of lost chunks. */
+/* Loads the cells of `before` and finds the rows of all chunks but the n_gone lost ones, as at a
+ * start. Returns the number of lost chunks. */
 static uint64_t start_without(struct chunk_inventory *l, const struct chunk_inventory *before,
 			      uint64_t n, const uint64_t *gone, uint32_t n_gone)
 {
