@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-/* The program itself, for its table of commands and its global options. */
+/* the program itself, for its table of commands and its global options */
 #define main leat_main
 int leat_main(int argc, char **argv);
 #include "tools/leat.c"
@@ -71,7 +71,7 @@ static void make_folder(char folder[PATH_MAX])
 	put_file("good.conf", conf, 0);
 }
 
-/* Text with `from` replaced by `to`; malloc'd. */
+/* Returns text with `from` replaced by `to`; the caller frees it. */
 static char *replaced(const char *text, const char *from, const char *to)
 {
 	char *all = NULL;
@@ -92,7 +92,7 @@ _Noreturn void leave(int code)
 	_exit(code);
 }
 
-/* In the child. */
+/* Runs in the child. */
 static int run_line(const char *line, const char *folder)
 {
 	char *argv[ARGS_MAX + 2] = {"leat"}, *save = NULL, *words = strdup(line);
@@ -202,7 +202,7 @@ void run_fini(struct run *r)
 	r->out = r->err = NULL;
 }
 
-/* cmocka cuts long texts. */
+/* Prints long texts itself, because cmocka truncates them. */
 static void assert_text(const char *what, const char *text, const char *expected)
 {
 	if (!expected ||

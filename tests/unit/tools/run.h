@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs `leat` as its users do, in a child process, and takes what it prints. Each command runs in a
- * new folder of its own, which is removed afterwards; in command lines and in what is printed `~`
- * stands for that folder. It has:
+ * Runs `leat` in a child process as users do, and returns what it prints. Each command runs in a new
+ * folder of its own, which is removed afterwards. In command lines and in output `~` stands for that
+ * folder. The folder has:
  *
  *   file          6 bytes            dir/a, dir/sub/b   5000 bytes, 1 byte
  *   bad.conf      a leat.conf with an unknown parameter
- *   good.conf     a leat.conf of a cluster without servers, whose key file does not exist
+ *   good.conf     a leat.conf of a cluster without servers and without a key file
  *   copies/       an empty folder
  */
 #ifndef LEAT_TESTS_UNIT_TOOLS_RUN_H
@@ -24,10 +24,11 @@ struct run {
 
 /* Runs `leat LINE`, with blanks between the arguments; '' is an empty one. run_fini ends it. */
 struct run run_leat(const char *line);
-/* The same, with several lines in one folder, a newline between two: what the last one did. */
+/* Like run_leat, with several lines in one folder, a newline between two. Returns the result of the
+ * last one. */
 struct run run_lines(const char *lines);
-/* Calls fn(arg) in a child process, so that neither its output nor its state stays. It may end by
- * leave, else its exit status is 0. */
+/* Calls fn(arg) in a child process, so that neither its output nor its state remains. fn may end
+ * with leave; otherwise the exit status is 0. */
 struct run run_function(void (*fn)(void *arg), void *arg);
 _Noreturn void leave(int code);
 void run_fini(struct run *r);
@@ -37,15 +38,16 @@ struct run_row {
 	int code;
 	const char *out, *err;
 };
-/* Each line, in a folder of its own, prints exactly that and ends with that exit status. */
+/* Asserts that each line, in a folder of its own, prints exactly these texts and ends with this
+ * status. */
 void run_table(const struct run_row *rows, size_t n);
-/* The same with all lines in one folder. A text may be NULL: anything; or begin with a *: what is
- * printed contains the rest of it. */
+/* Like run_table, with all lines in one folder. A text may be NULL: anything; or begin with *: the
+ * output contains the rest of it. */
 void run_steps(const struct run_row *rows, size_t n);
 
-/* Of the function: prints exactly that on standard output. */
+/* Asserts that the function prints exactly this on standard output. */
 void assert_prints(void (*fn)(void *arg), void *arg, const char *out);
-/* On standard error. */
+/* Like assert_prints, for standard error. */
 void assert_says(void (*fn)(void *arg), void *arg, const char *err);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is read out of a usage text: verbs, the part about one of them, what was meant. */
+/* What is read from a usage text: verbs, the part about one verb, and suggestions. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -111,7 +111,7 @@ static void knows_what_was_meant(void **state)
 	assert_string_equal(help_nearest("sl", words, 5), "ls");
 	assert_null(help_nearest("xy", words, 5));
 	assert_null(help_nearest("mount", words, 5));
-	assert_null(help_nearest("df", words, 5)); /* that is one */
+	assert_null(help_nearest("df", words, 5)); /* it is a command itself */
 	assert_null(help_nearest("", words, 5));
 	assert_null(help_nearest("a word that is longer than any word may be", words, 5));
 }
@@ -142,7 +142,7 @@ static void says_what_is_wrong(void **state)
 	assert_string_equal(buf, "unknown verb 'strat': did you mean 'start'?");
 	assert_true(explained(&by_table, "what?", "unpn", buf));
 	assert_string_equal(buf, "unknown verb 'unpn': did you mean 'unpin'?");
-	/* What the command said is better. */
+	/* The command's own message is better. */
 	assert_false(explained(&family, "of what?", "grind", buf));
 	assert_false(explained(&family, "what?", "something", buf));
 	assert_false(explained(&family, "what?", "--fast", buf));

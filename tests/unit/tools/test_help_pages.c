@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What --help prints of each command, and of a verb alone. And what `leat help` prints. */
+/* What --help prints for each command, and for a single verb; and what `leat help` prints. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What staging left out of a tree, and why staging failed: for people, for programs, and in the
- * exit status. */
+/* What staging left out of a tree, and why staging failed: as text, as JSON, and in the exit
+ * status. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -187,7 +187,7 @@ static void programs_get_an_object(void **state)
 	assert_string_equal(json_string_value(json_object_get(row, "why")), "pipe");
 	assert_int_equal(json_integer_value(json_object_get(row, "count")), 7);
 	assert_int_equal(json_array_size(json_object_get(row, "names")), 2);
-	/* What agents send has the bit too. */
+	/* Agents send the bit too. */
 	json_object_set_new(json_array_get(rows, 0), "skip", json_integer(LEAT_SKIP_LINKS));
 	json_object_set_new(row, "skip", json_integer(LEAT_SKIP_SPECIAL));
 	left_from_json(o, &back);

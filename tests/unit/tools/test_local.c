@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands that do their work on this machine alone, without servers: cp, rm, du, staging from a
- * local directory and data sets in a local catalogue. What they print, and the shapes of --json. */
+/* Commands that work on this machine alone, without servers: cp, rm, du, staging from a local
+ * directory, and data sets in a local catalogue. What they print, and the structure of --json. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@ static void assert_run(const char *lines, int code, const char *out)
 	run_fini(&r);
 }
 
-/* The line that begins so, of standard output. */
+/* Asserts that standard output contains `start`. */
 static void assert_line(const char *lines, int code, const char *start)
 {
 	struct run r = run_lines(lines);
@@ -38,7 +38,7 @@ static void assert_line(const char *lines, int code, const char *start)
 	run_fini(&r);
 }
 
-/* The last line's JSON, without the members that differ from run to run. */
+/* Returns the last line's JSON, without members that differ from run to run. */
 static json_t *json_of(const char *lines, int code)
 {
 	static const char *const vary[] = {"seconds", "free", "made", "used", "disk"};
@@ -114,7 +114,7 @@ static void rm_removes_files_and_trees(void **state)
 	assert_run("rm -rf dir none", 0, "");
 	assert_run("rm --recursive --force --jobs 2 dir", 0, "");
 	assert_run("rm -R dir", 0, "");
-	/* The others are removed all the same. */
+	/* the other files are removed nevertheless */
 	assert_run("rm none file\ndu -s --inodes file", 1, "");
 	assert_json("--json rm -r dir", 0,
 		    "{\"files\":2,\"directories\":2,\"bytes\":0,\"via\":\"files\",\"n_failed\":0,"
@@ -249,7 +249,7 @@ static const struct run_row list_rows[] = {
 	{"stage wait dir --to ~/copies --timeout 1 --wait first-window", 0, "*READY", ""},
 	{"stage verify dir --to ~/copies --progress none", 0, "*READY: 2 files", ""},
 	{"stage events --to ~/copies", 0, "*\"event\":\"READY\"", ""},
-	/* The second time nothing is copied. */
+	/* the second time nothing is copied */
 	{"stage in dir --to ~/copies", 0, "*, 0 B moved\n" PATH, ""},
 	{"stage plan dir --to ~/copies", 0, "*2 files, 4.9 KiB; 0 B to be copied, ", ""},
 };
@@ -316,7 +316,7 @@ static const struct run_row set_rows[] = {
 	 "  Data sets never change: make another version.\n"},
 	{"dataset create --catalog ~/copies --format fixed:1 --skip special b@v1 dir", 0, "*fixed",
 	 ""},
-	/* A version that is not given. */
+	/* without a version */
 	{"dataset create --catalog ~/copies a dir", 0, "*a@latest ", ""},
 	{"stage in a@v1 --to ~/copies --catalog ~/copies", 0, "*READY: 2 files", ""},
 	{"stage status a@v1 --to ~/copies", 0, "*4b37e460a62e  a@v1\n", ""},

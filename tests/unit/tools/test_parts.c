@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of commands that can be had without servers: findings of fsck, the options of `leat stage`
- * as its verbs get them, words of targets, mounts, the data and the drawing of `leat bench loader`.
- */
+/* Parts of commands that need no servers: findings of fsck, the options of `leat stage` for its
+ * verbs, names of target states, mounts, and the data and the graph of `leat bench loader`. */
 #include <errno.h>
 #include <limits.h>
 #include <sys/stat.h>
@@ -303,7 +302,7 @@ static void a_mount_takes_its_servers_along(void **state)
 	snprintf(t.cluster.mds, sizeof(t.cluster.mds), "conf:1");
 	mount_take_cluster(&m, &t);
 	assert_string_equal(t.cluster.mds, "h1:7440 h2:7440");
-	/* Mounted as leat.conf says. */
+	/* mounted with the servers of leat.conf */
 	snprintf(m.source, sizeof(m.source), "leat:/sub");
 	mount_take_cluster(&m, &t);
 	assert_string_equal(t.cluster.mds, "h1:7440 h2:7440");

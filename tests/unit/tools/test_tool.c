@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What scripts rely on: exit statuses, sizes for people, and finding out about mounts. */
+/* What scripts rely on: exit statuses, sizes as text, and how mounts are found. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,8 +44,8 @@ static void exit_statuses_are_frozen(void **state)
 	assert_int_equal(exit_of_errno(ELOOP), 1);
 }
 
-/* Each status tells a cause, none of them whose fault it is, and ends a command with a status that
- * scripts know; what is the server's own has a next step. */
+/* The text of each status names a cause and blames no one. Each status ends a command with an exit
+ * status that scripts expect; errors of the server have a next step. */
 static void every_status_tells_a_cause(void **state)
 {
 	static const struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `leat cp`, `rm` and `du` share: paths, failures, the sum; and the progress line. */
+/* What `leat cp`, `rm` and `du` share: paths, failures, the sum, and the progress line. */
 #include <errno.h>
 #include <limits.h>
 #include <setjmp.h>
@@ -70,7 +70,7 @@ static void paths_of_this_machine(void **state)
 	assert_int_equal(tree_parse(&tool, "/proc/", false, &p), EXIT_OK);
 	assert_string_equal(p.full, "/proc");
 	assert_string_equal(tree_name(&p), "/proc");
-	/* The last component need not exist, what is above it must. */
+	/* The last component need not exist; its directory must. */
 	assert_int_equal(tree_parse(&tool, "/proc/no-such", false, &p), EXIT_OK);
 	assert_false(p.exists);
 	assert_int_equal(tree_parse(&tool, "/no-such/x", true, &p), EXIT_MISSING);
@@ -236,7 +236,7 @@ static void plain_lines(void *arg)
 	progress_init(&p, "copying");
 	assert_false(p.tty);
 	progress_update(&p, 1, 2, "not yet due");
-	p.shown_s -= 11; /* 10 s without a terminal */
+	p.shown_s -= 11; /* printed every 10 s without a terminal */
 	p.start_s = now_s() - 4;
 	progress_update(&p, 3 << 20, 4 << 20, "3 files");
 	progress_update(&p, 4 << 20, 4 << 20, "again not due");
@@ -249,7 +249,7 @@ static void counted_lines(void *arg)
 
 	(void)arg;
 	progress_init(&p, "draining");
-	progress_note(&p, 1, 4, "3 left"); /* the first one always */
+	progress_note(&p, 1, 4, "3 left"); /* the first one is always printed */
 	progress_note(&p, 2, 4, "2 left");
 	p.shown_s -= 11;
 	progress_note(&p, 4, 4, "0 left");
@@ -269,7 +269,7 @@ static void a_bar(void *arg)
 	p.shown_s -= 1;
 	progress_note(&p, 3, 2, "more than all");
 	progress_finish(&p, 0);
-	progress_finish(&p, 0); /* nothing is drawn any longer */
+	progress_finish(&p, 0); /* nothing more is drawn */
 }
 
 static void without_a_terminal_there_are_plain_lines(void **state)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Command lines of the commands that ask servers: each option is accepted, which shows in a
- * refusal of leat.conf that comes later, or refused with its status and sentence. */
+/* Command lines of the commands that query servers: an option is accepted, and then the command
+ * fails because of leat.conf; or it is refused with its status and message. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

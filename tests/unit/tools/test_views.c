@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of `leat status`: clocks, memory and connections, printed of fixed reports. */
+/* The tables of `leat status`: clocks, memory and connections, printed from fixed reports. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 #include "tools/memory_view.h"
 #include "tools/net_view.h"
 
-/* JSON with ' for ". */
+/* Parses JSON that has ' for ". */
 static json_t *parsed(const char *text)
 {
 	char copy[4096];
@@ -103,7 +103,7 @@ static void with_all_on_one_side_the_server_is_wrong(void **state)
 		      "            target 2: 5.0 s ahead of the metadata server's clock\n"
 		      "            The metadata server's own clock is probably the wrong one: "
 		      "set it (NTP).\n");
-	/* One alone may be wrong itself. */
+	/* A single target may itself be wrong. */
 	assert_prints(clocks, "{'targets':[{'id':1,'clock_ahead_ms':5000,'clock_apart':true}]}",
 		      "clocks      target 1: 5.0 s ahead of the metadata server's clock\n"
 		      "            Set the clocks named above, and keep the clocks of all "
@@ -330,7 +330,7 @@ static void connections_are_a_table(void **state)
 		      "    2      3    1.0 MiB      61  10.0.0.1:7440\n"
 		      "target 3         verbs  mlx5_0/1      -        0 B        0 B       0   "
 		      "    0      -        0 B       0  10.0.0.2:7550  connecting: no answer\n");
-	/* Of a server, which does not know all, and has more than it lists. */
+	/* From a server, which reports less, and has more connections than it lists. */
 	assert_prints(net,
 		      "{'total':500,'listed':1,'connections':["
 		      "{'to':'client','state':'up','addr':'10.0.0.9:1'}]}",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clocks of two machines: when it is told that they are apart, and how. */
+/* Clocks of two machines: when they count as apart, and what is logged. */
 #include "common/base/clocks.h"
 
 #include <setjmp.h>
@@ -20,7 +20,7 @@ static void news_come_once(void **state)
 	assert_int_equal(clock_watch_update(&w, -6 * S, 1000), CLOCKS_NO_NEWS);
 	assert_int_equal(clock_watch_update(&w, -8 * S, 1000), CLOCKS_CHANGED);
 	assert_int_equal(clock_watch_update(&w, 3 * S, 1000), CLOCKS_CHANGED);
-	/* Neither apart nor together, for sure. */
+	/* Neither certainly apart nor certainly together. */
 	assert_int_equal(clock_watch_update(&w, S, 1000), CLOCKS_NO_NEWS);
 	assert_int_equal(clock_watch_update(&w, 990000, 1000), CLOCKS_AGREE);
 	assert_int_equal(clock_watch_update(&w, 990000, 1000), CLOCKS_NO_NEWS);

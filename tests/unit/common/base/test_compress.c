@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Packing of blocks: what pays, what comes back, and what hostile bytes can do (nothing). */
+/* Compression of blocks: when it saves space, round trips, and hostile bytes, which must have no
+ * effect. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -40,7 +41,7 @@ static void fill_random(uint8_t *p, uint32_t len, uint64_t seed)
 		p[i] = (uint8_t)next(&seed);
 }
 
-/* Room of exactly the promised size, so that a sanitizer sees what goes beyond. */
+/* Buffers of exactly the promised size, so that a sanitizer finds accesses beyond them. */
 static void there_and_back(void **state)
 {
 	uint8_t *plain = malloc(BLOCK), *packed = malloc(BLOCK - COMPRESS_UNIT);
@@ -72,7 +73,7 @@ static void pays_only_for_a_unit(void **state)
 	(void)state;
 	fill_random(plain, BLOCK, 5);
 	assert_int_equal(compress_block(plain, BLOCK, packed), 0);
-	/* Half a unit less is nothing saved. */
+	/* Less than a unit saved counts as nothing saved. */
 	memset(plain, 0, COMPRESS_UNIT / 2);
 	assert_int_equal(compress_block(plain, BLOCK, packed), 0);
 	memset(plain, 0, 2 * COMPRESS_UNIT);
@@ -98,7 +99,7 @@ static void more_than_there_is(void **state)
 	free(got);
 }
 
-/* Damaged and invented input never leaves its bounds: for the sanitizers. */
+/* Damaged and invented input never accesses memory beyond its bounds (for the sanitizers). */
 static void hostile(void **state)
 {
 	uint8_t *plain = malloc(BLOCK), *packed = malloc(BLOCK), *got = malloc(BLOCK);

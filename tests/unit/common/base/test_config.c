@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* leat.conf: what is taken, what is refused, and where the mistake is said to be. */
+/* leat.conf: which values are accepted, which are refused, and which line the message names. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -141,7 +141,7 @@ static void a_name_stands_once(void **state)
 	(void)state;
 	refused("[ossd]\nwait_ms = 1\n\n[cluster]\n[ossd]\nwait_ms = 1\n", 6, "also in line 2");
 	refused("[cluster]\nname = a\nname = b\n", 3, "name is set twice");
-	/* Of other programs nobody knows what may stand twice. */
+	/* A section of another program may have duplicate names. */
 	assert_int_equal(load("[mount]\nx = 1\nx = 2\n"), 0);
 }
 
@@ -248,7 +248,7 @@ static void sizes(void **state)
 		assert_int_equal(config_parse_size(bad[i], &v), -LE_CONFIG);
 }
 
-/* The sample is a configuration: with its comment signs taken off it loads as the defaults. */
+/* The sample is a valid configuration: without its comment signs it loads as the defaults. */
 static void printed_forms_load(void **state)
 {
 	struct config_section s = {"ossd", table, ARRAY_SIZE(table), &got};

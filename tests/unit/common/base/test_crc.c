@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CRCs of formats that others have defined: known values, and every length beside the
- * definition, bit by bit. */
+/* The CRCs of foreign formats: published values, and every length compared with the bitwise
+ * definition. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 
 static uint8_t data[LONGEST + 64];
 
-/* One more byte; c as it is inside. */
+/* Adds one byte; c is the inner state, before the final inversion. */
 static uint32_t add_byte(uint32_t polynomial, uint32_t c, uint8_t byte)
 {
 	c ^= byte;
@@ -37,7 +37,7 @@ static void known_values(void **state)
 	assert_int_equal(crc32_zip("", 0), 0);
 }
 
-/* From an odd address too: the first byte of the data moves. */
+/* From an odd address too: the data's first byte moves. */
 static void every_length(void **state)
 {
 	(void)state;
@@ -45,7 +45,7 @@ static void every_length(void **state)
 		uint32_t zip = UINT32_MAX, castagnoli = UINT32_MAX;
 
 		for (uint32_t n = 0; n < LONGEST; n++) {
-			/* All short ones; of the long ones those around the ends of blocks. */
+			/* all short lengths; of the long ones those around the ends of blocks */
 			if (n < 3000 || n % 64 < 3 || n % 6144 < 3) {
 				assert_int_equal(crc32_zip(data + shift, n), ~zip);
 				assert_int_equal(crc32c(data + shift, n), ~castagnoli);
@@ -56,7 +56,7 @@ static void every_length(void **state)
 	}
 }
 
-/* In parts of any lengths it is the same sum. */
+/* A CRC that is computed in parts, of any lengths, is equal. */
 static void in_parts(void **state)
 {
 	uint32_t whole = crc32c(data, LONGEST);

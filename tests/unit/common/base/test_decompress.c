@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams that others have packed, in pieces of all sizes, damaged, cut off, and in a row. */
+/* Streams from other compressors, in pieces of all sizes, damaged, truncated, and concatenated. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -56,8 +56,8 @@ static size_t pack(enum decompress_kind kind, uint8_t *to, size_t space, const v
 	return n;
 }
 
-/* All of it, `in` bytes offered at a time and room for `out`. The number of bytes in got; -1: whole
- * it was not; or a status. */
+/* Decompresses all of it, with `in` bytes of input and `out` bytes of space at a time. Returns the
+ * number of bytes in got; -1: the stream was incomplete; or a status. */
 static int64_t unpack(enum decompress_kind kind, size_t len, size_t in, size_t out)
 {
 	struct decompress *d;
@@ -92,7 +92,7 @@ static void what_was_packed_comes_out(void **state)
 		size_t b = pack(kind, packed + a, sizeof(packed) - a, plain + SIZE / 2, SIZE / 2);
 		for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
 			memset(got, 0, sizeof(got));
-			/* Two in a row are one. */
+			/* Two concatenated streams are one. */
 			assert_int_equal(unpack(kind, a + b, steps[i][0], steps[i][1]), SIZE);
 			assert_memory_equal(got, plain, SIZE);
 		}
@@ -118,7 +118,7 @@ static void damage_is_found(void **state)
 	}
 }
 
-/* A header that asks for 2 GiB of memory. */
+/* A header that requests 2 GiB of memory. */
 static void a_window_that_is_too_large(void **state)
 {
 	ZSTD_CCtx *c = ZSTD_createCCtx();

@@ -101,7 +101,8 @@ static void lists(void **state)
 static void checksums(void **state)
 {
 	(void)state;
-	/* Test vectors of XXH3 64: these must never change, they are on disk and on the wire. */
+	/* Test vectors of XXH3 64: they must never change, because the sums are on disk and on the
+	 * wire. */
 	assert_true(checksum64("", 0) == 0x2d06800538d394c2ULL);
 	uint8_t data[1000];
 	for (size_t i = 0; i < sizeof(data); i++)

@@ -12,7 +12,7 @@
 
 #include "common/base/hostlist.h"
 
-/* The names in a row, or "!" and the complaint. */
+/* Returns the names, with blanks between them, or "!" and the error message. */
 static const char *parsed(enum hostlist_format format, const char *text)
 {
 	static char out[4096];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a line of the log looks like to who reads it: a person, the journal, the syslog daemon. */
+/* The form of a log line for each destination: a terminal, the journal, the syslog daemon. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -21,7 +21,7 @@
 
 #include "common/base/log.h"
 
-/* ---- stderr: a pipe of ours meanwhile ---- */
+/* ---- stderr, replaced by a pipe ---- */
 
 static int pipe_fds[2], stderr_fd;
 
@@ -100,14 +100,15 @@ static void the_journal_gets_the_priority_alone(void **state)
 	log_info("three");
 	log_debug("four\n<0>forged");
 	assert_string_equal(take(pipe_fds[0]), "<3>one\n<4>two\n<6>three\n<7>four <0>forged\n");
-	/* A mount of the service manager's, with log=FILE. */
+	/* A mount by the service manager with log=FILE. */
 	set_journal(pipe_fds[0], 1);
 	log_stderr_changed();
 	log_warn("text");
 	assert_true(matches(take(pipe_fds[0]), "Z W mds text\n$"));
 }
 
-/* Its stdout leads there, or that of the program that has started this one. */
+/* JOURNAL_STREAM names another stream: this program's stdout, or one of the program that started
+ * it. */
 static void not_when_stderr_is_something_else(void **state)
 {
 	(void)state;
@@ -117,7 +118,7 @@ static void not_when_stderr_is_something_else(void **state)
 	assert_true(matches(take(pipe_fds[0]), "Z W mds text\n$"));
 }
 
-/* ---- the log of this machine ---- */
+/* ---- the syslog daemon ---- */
 
 static struct sockaddr_un addr = {.sun_family = AF_UNIX};
 
@@ -159,8 +160,8 @@ static void syslog_gets_priority_name_and_pid(void **state)
 	unlink(path);
 }
 
-/* A daemon of the log that is away, or was started anew, or is stuck: nobody waits for it, and what
- * it has missed is counted. */
+/* The syslog daemon is away, has restarted, or is stuck: no caller waits for it, and lost lines are
+ * counted. */
 static void what_syslog_did_not_take_is_counted(void **state)
 {
 	int fd, n = 0;
@@ -193,8 +194,8 @@ static void what_syslog_did_not_take_is_counted(void **state)
 	unlink(path);
 }
 
-/* A file on a disk that is full: nobody waits, and what is lost is counted. The last line that is
- * there may be there in part. */
+/* A file on a full disk: no caller waits, and lost lines are counted. The last line that was
+ * written may be incomplete. */
 static void what_a_full_disk_did_not_take_is_counted(void **state)
 {
 	struct rlimit all, some = {100, RLIM_INFINITY};
@@ -225,7 +226,7 @@ static void what_a_full_disk_did_not_take_is_counted(void **state)
 	unlink(path);
 }
 
-/* Nobody reads the pipe: a daemon goes on. */
+/* No process reads the pipe: a daemon continues. */
 static void what_a_full_pipe_did_not_take_is_counted(void **state)
 {
 	const char *text;

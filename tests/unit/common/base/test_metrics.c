@@ -119,7 +119,7 @@ static void serves(void **state)
 	assert_non_null(strstr(page, " 405 "));
 	request(port, "GET /metrics", page, sizeof(page));
 	assert_non_null(strstr(page, " 200 "));
-	/* Two targets, one group for each name. */
+	/* Two targets: one group for each name. */
 	char *help = strstr(page, "# HELP leat_test_reads_total");
 	assert_non_null(help);
 	assert_null(strstr(help + 1, "# HELP leat_test_reads_total"));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names as JSON has them: any bytes, lossless. */
+/* Names in JSON: any bytes, lossless. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -23,7 +23,7 @@ static void any_bytes_come_back_from_json(void **state)
 
 		for (size_t i = 0; i < len; i++) {
 			unsigned r = (unsigned)rand_r(&seed);
-			/* Half of them mostly text. */
+			/* half of the names are mostly text */
 			name[i] = (char)(round % 2 && r % 32 ? 32 + r % 90 : 1 + r % 255);
 		}
 		name[len] = 0;
@@ -36,7 +36,7 @@ static void any_bytes_come_back_from_json(void **state)
 		assert_string_equal(back, name);
 		assert_false(name_json_get(again, "path", back, len));
 		assert_int_equal(json_object_get(o, "path_b64") == NULL, name_is_text(name));
-		/* jansson has the last word on what is text. */
+		/* jansson decides what is text */
 		json_t *s = json_string(name);
 		assert_int_equal(s != NULL, name_is_text(name));
 		json_decref(s);

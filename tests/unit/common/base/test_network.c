@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Networks and addresses: what text is one, and what lies in which. */
+/* Networks and addresses: which text is valid, and which address is in which network. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ static void test_what_lies_where(void **state)
 	assert_true(lies("::/0", "tcp [ffff::]:80"));
 }
 
-/* An IPv4 client over an IPv6 socket, and a row that is written that way. */
+/* An IPv4 client over an IPv6 socket, and a row in that notation. */
 static void test_mapped_addresses_are_the_same(void **state)
 {
 	(void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the service manager hears, by a socket of our own in its place. */
+/* The messages to the service manager, received by a socket of the test. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -19,7 +19,7 @@
 
 static int manager = -1;
 
-/* In the name space without files, so that nothing is left behind. */
+/* In the abstract name space, so that no file remains. */
 static void manage(void)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -44,7 +44,7 @@ static const char *heard(void)
 	return text;
 }
 
-/* notify_init is for once in the life of a process: each test is one. */
+/* notify_init may be called once in a process: each test runs in one. */
 static void in_a_process(void (*fn)(void))
 {
 	int st;
@@ -95,7 +95,7 @@ static void life(void)
 	HEARD("READY=1\n");
 	notify_ready();
 	HEARD("");
-	notify_alive(); /* there is no watchdog */
+	notify_alive(); /* no effect without a watchdog */
 	HEARD("");
 	notify_status("a\nREADY=1");
 	HEARD("STATUS=a READY=1\n");
@@ -151,7 +151,7 @@ static void alone(void)
 	CHECK(!notify_wanted());
 }
 
-/* Its socket is full: nobody waits, and the state that counts comes later. */
+/* The manager's socket is full: no caller waits, and the last state is sent later. */
 static void busy_manager(void)
 {
 	const char *last = "";

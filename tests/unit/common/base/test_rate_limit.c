@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long a caller waits to keep to a rate, and what an unused limit saves up. */
+/* How long a caller waits to keep to a rate, and how much an unused limit saves up. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,7 +41,7 @@ static void test_an_unused_limit_saves_a_burst(void **state)
 	rate_limit_set(&r, 1000, RATE_LIMIT_BURST_US);
 	assert_int_equal(rate_limit_charge(&r, 250, START_US), 0);
 	assert_int_equal(rate_limit_charge(&r, 1, START_US), 1000);
-	/* However long it was unused. */
+	/* the burst does not grow, however long the limit was unused */
 	assert_int_equal(rate_limit_charge(&r, 250, 1000 * (uint64_t)START_US), 0);
 	assert_int_equal(rate_limit_charge(&r, 1, 1000 * (uint64_t)START_US), 1000);
 }

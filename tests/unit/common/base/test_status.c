@@ -22,7 +22,7 @@ static void names_and_texts(void **state)
 	assert_string_equal(status_text(-LE_FENCED), "this client was fenced");
 	assert_int_equal(status_errno(-LE_BAD_CAP), EACCES);
 	assert_int_equal(status_errno(-99999), EIO);
-	assert_string_equal(status_name(INT32_MIN), "?"); /* a peer may say so */
+	assert_string_equal(status_name(INT32_MIN), "?"); /* a peer may send it */
 	assert_int_equal(status_retry(-LE_STALE_EPOCH), RETRY_MAP);
 	assert_int_equal(status_retry(-LE_NOENT), RETRY_NEVER);
 }
@@ -35,12 +35,12 @@ static void errno_maps_both_ways(void **state)
 	assert_int_equal(status_from_errno(EPROTO), -LE_IO);
 	assert_int_equal(status_from_errno(1000), -LE_IO);
 	assert_int_equal(status_from_errno(0), -LE_IO);
-	/* A server's machine that is gone is asked again, whatever the network calls it. */
+	/* The client tries a server again if its machine is down, whatever the network returns. */
 	static const int gone[] = {ECONNREFUSED, ECONNRESET, EHOSTUNREACH, ENETUNREACH, EHOSTDOWN,
 				   ENETDOWN};
 	for (size_t i = 0; i < sizeof(gone) / sizeof(gone[0]); i++)
 		assert_int_equal(status_retry(status_from_errno(gone[i])), RETRY_CONN);
-	/* Below 1000 a number is the errno of the same name. */
+	/* A number below 1000 is the errno of that name. */
 #define X(name, number, parent, retry, text)                                                       \
 	if (number > 0 && number < 1000 && number != LE_CANCELED)                                  \
 		assert_int_equal(parent, number);

@@ -73,7 +73,7 @@ static bool holds(struct kv *kv, const char *key, const char *value)
 
 struct seen {
 	uint32_t n, stop_after;
-	int status; /* with which it stops; 0: by 1 */
+	int status; /* stops the scan with this status; 0: with 1 */
 	char last[64], all[256];
 };
 
@@ -144,7 +144,7 @@ static void batches(struct env *env, const char *dir)
 	ASSERT(kv_commit(kv, b, true) == 0);
 	kv_batch_clear(b);
 	ASSERT(kv_batch_count(b) == 0);
-	/* In order within the batch. */
+	/* Applied in order within the batch. */
 	kv_batch_delete_range(b, "c", 1, "f", 1);
 	kv_batch_put(b, "d", 1, "new", 3);
 	kv_batch_put(b, "k", 1, "gone", 4);
@@ -156,7 +156,7 @@ static void batches(struct env *env, const char *dir)
 	ASSERT(!scan(kv, NULL, "", NULL, 100, &s));
 	ASSERT(strcmp(s.all, "b d f g h i j ") == 0);
 	ASSERT(holds(kv, "d", "new") && holds(kv, "k", NULL) && holds(kv, "e", NULL));
-	/* What is too long fails the batch, not the store. */
+	/* Too long keys and values fail the batch; the store stays usable. */
 	char *big = calloc(1, KV_VALUE_MAX + 1);
 	kv_batch_clear(b);
 	kv_batch_put(b, "d", 1, "never", 5);
@@ -207,7 +207,7 @@ static void scans(struct env *env, const char *dir)
 	ASSERT(!scan(kv, snap, "00010", "00010", 3, &none) && none.n == 0);
 	stop.stop_after = 5;
 	ASSERT(scan(kv, snap, "00100", "01900", 5000, &stop) && stop.n == 5);
-	/* What goes wrong on the way is not taken for the end. */
+	/* An error during the scan is not taken for the end of the range. */
 	struct seen wrong = {.stop_after = 5, .status = -LE_CORRUPT};
 	struct kv_range range = {.begin = "", .max_items = 5000};
 	bool more;
@@ -346,7 +346,7 @@ static void run_real_in(void (*body)(struct env *env, const char *dir), const ch
 	assert_int_equal(fiber_spawn_on(l, "test", fiber_body, &r), 0);
 	loop_run(l);
 	assert_true(r.done);
-	/* RocksDB runs on the fiber: twice what it was seen to take, half of what there is. */
+	/* RocksDB runs on the fiber: it may use half of the stack, which is twice what it needs. */
 	assert_in_range(fiber_deepest(l), 0, l->stack_size / 2);
 	loop_destroy(l);
 	env_real_destroy(r.env);
@@ -446,7 +446,7 @@ static void refused(struct env *env, const char *dir)
 	ASSERT(kv_open(env, path_in(dir, "a"), &make, &kv) == -LE_CORRUPT_STORE);
 }
 
-/* The log is damaged by the shell: in %s, of the length $n. */
+/* A shell command damages the log: %s is the command, $f the file, $n its length. */
 static void damaged_log(const char *damage, uint32_t n_left,
 			void (*then)(struct env *env, const char *dir))
 {
@@ -505,7 +505,7 @@ struct crashing {
 	uint32_t begun, synced; /* batches 1..synced must survive */
 	uint32_t found;
 	bool done;
-	struct kv_batch *batch; /* here, because the writing fiber will vanish */
+	struct kv_batch *batch; /* here, because the writing fiber is lost in the crash */
 };
 
 static void write_until_crash(struct loop *l, void *arg)
@@ -624,7 +624,7 @@ static void sim_failure_is_final(void **state)
 
 #define N_TABLES 64
 
-/* Each of a page, in one level, so that nothing is to be compacted. */
+/* Each table has one page; all are in one level, so that there is nothing to compact. */
 static void write_tables(const char *path)
 {
 	rocksdb_options_t *o = rocksdb_options_create();
@@ -649,7 +649,8 @@ static void write_tables(const char *path)
 	rocksdb_options_destroy(o);
 }
 
-/* RocksDB says, of a table that it would have to open first, that a key is there and is empty. */
+/* For a table that it has to open first, RocksDB may return that the key exists with an empty
+ * value. */
 static void get_of_each_table(struct env *env, const char *dir)
 {
 	struct kv *kv = open_kv(env, dir, "tables");
@@ -684,7 +685,7 @@ static uint64_t memory(struct kv *kv)
 	return stats.mem_bytes;
 }
 
-/* Write buffers are emptied when nothing is written any more; all is still there. */
+/* RocksDB flushes its write buffers some time after the last write; every key remains. */
 static void flush_at_rest(struct env *env, const char *dir)
 {
 	struct kv_options o = {.create = true, .rest_us = 50000};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranges of locks against a model that keeps every byte. */
+/* Ranges of locks against a model with one entry for each byte. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static struct file_lock any_lock(void)
 	};
 }
 
-/* Of each byte and owner: the type, FILE_LOCK_NONE: none. */
+/* Type of the lock of each byte and owner; FILE_LOCK_NONE: none. */
 typedef uint8_t model[OWNERS][BYTES];
 
 static bool model_forbids(const uint8_t (*m)[BYTES], const struct file_lock *l)
@@ -62,7 +62,7 @@ static void compare(const struct file_locks *fl, const uint8_t (*m)[BYTES])
 			assert_int_equal(seen[h->lock.owner][i], FILE_LOCK_NONE);
 			seen[h->lock.owner][i] = h->lock.type;
 		}
-		/* Neighbours of one type are one. */
+		/* Neighbours of one type are merged. */
 		if (h->lock.last + 1 < BYTES)
 			assert_true(m[h->lock.owner][h->lock.last + 1] != h->lock.type);
 		n++;
@@ -117,7 +117,7 @@ static void to_the_end_of_the_world(void **state)
 	assert_non_null(file_locks_find(&fl, 1, &want));
 	assert_int_equal(file_locks_set(&fl, 1, 0, &all), 0);
 	assert_int_equal(fl.n, 1);
-	/* The same number in another session is somebody else; so is another kind's. */
+	/* The owner number of another session, or of another kind of lock, is another owner. */
 	want = (struct file_lock){.owner = 1, .last = 1, .type = FILE_LOCK_READ};
 	assert_null(file_locks_find(&fl, 1, &want));
 	assert_non_null(file_locks_find(&fl, 2, &want));
@@ -126,7 +126,7 @@ static void to_the_end_of_the_world(void **state)
 	file_locks_fini(&fl);
 }
 
-/* Whatever the order in which they were taken, and cut later. */
+/* In any order of locking and of later splits. */
 static void the_one_that_begins_first(void **state)
 {
 	static const uint64_t starts[] = {30, 10, 20};

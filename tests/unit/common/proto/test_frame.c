@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The frame's bytes are frozen; every damage is found. */
+/* The frame's bytes are frozen; any damage is detected. */
 #include "common/proto/frame.h"
 
 #include <setjmp.h>
@@ -16,7 +16,7 @@ static const struct frame_hdr sample = {
 };
 static const struct frame_desc desc = { 0x0102030405060708, 4096, 0xaabbccdd };
 
-/* Frozen: never change it, append a new one. */
+/* Frozen: never change it; append a new one. */
 static const char golden[] =
 	"4c454154" "02" "01" "1001" "8877665544332211" "2a00000000000000" "03000000" "07000000"
 	"6300000000000000" "feffffff" "05000000" "00100000" "0100" "0001" "88130000" "11000000"
@@ -67,8 +67,7 @@ static void test_every_flipped_bit_is_found(void **state)
 	frame_encode(&sample, &desc, "hello", out);
 	for (unsigned bit = 0; bit < 8 * FRAME_HEADER_SIZE; bit++) {
 		out[bit / 8] ^= (uint8_t)(1u << bit % 8);
-		/* The body and descriptors of another length would be read elsewhere: decode only.
-		 */
+		/* With other lengths, body and descriptors would be elsewhere: decode only. */
 		if (frame_decode(out, &h) == 0 && h.body_len == 5 && h.n_desc == 1)
 			assert_int_equal(frame_check(out, &h, &desc, "hello"), -LE_BAD_HASH);
 		out[bit / 8] ^= (uint8_t)(1u << bit % 8);

@@ -55,7 +55,7 @@ static void test_table(void **state)
 	} while (0)
 #define V(...) { __VA_ARGS__ }
 
-/* Frozen: what is here was sent by released programs. Fields are only appended. */
+/* Frozen: released programs send these bytes. Fields are only appended. */
 static void test_golden_bytes(void **state)
 {
 	(void)state;
@@ -143,7 +143,7 @@ static void round_trip(void (*put)(struct wire_w *, const void *),
 
 	for (int i = 0; i < 400; i++) {
 		size_t len = next_random() % sizeof(junk);
-		/* Small numbers make plausible lengths. */
+		/* Small bytes make plausible lengths. */
 		for (size_t k = 0; k < len; k++)
 			junk[k] = (uint8_t)(next_random() % (i % 2 ? 256 : 3));
 		wire_r_init(&r, junk, len);
@@ -160,7 +160,7 @@ static void round_trip(void (*put)(struct wire_w *, const void *),
 		put(&w, again);
 		assert_int_equal(w.len, n);
 		assert_memory_equal(one, two, n);
-		/* Cut anywhere: no read beyond the end (a copy on the heap, for ASan). */
+		/* Truncated anywhere: no read beyond the end (a copy on the heap, for ASan). */
 		for (size_t cut = 0; cut < n && i < 3; cut++) {
 			uint8_t *copy = malloc(cut + 1);
 			memcpy(copy, one, cut);

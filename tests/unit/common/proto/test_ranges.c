@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranges: what is added joins what it touches, what is removed splits, there are never too many. */
+/* Ranges: an added range joins those it touches, a removed one splits, and the number is
+ * limited. */
 #include "common/proto/ranges.h"
 
 #include <setjmp.h>
@@ -27,7 +28,7 @@ static void check(const struct ranges *rs, const bool *in)
 		assert_true(rs->r[i - 1].end < rs->r[i].off);
 }
 
-/* Few enough that none is forgotten. */
+/* So few ranges that none is dropped. */
 static void test_as_a_set(void **state)
 {
 	(void)state;

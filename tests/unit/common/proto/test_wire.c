@@ -88,7 +88,7 @@ static void test_bytes_longer_than_the_rest(void **state)
 	wire_r_init(&r, "\x04\0\0\0" "abc", 7);
 	wire_get_bytes(&r, &b);
 	assert_int_equal(r.status, -LE_BAD_MESSAGE);
-	wire_r_init(&r, "\x01\0\0\0", 4); /* length promised, the bytes wholly absent */
+	wire_r_init(&r, "\x01\0\0\0", 4); /* a length without its bytes */
 	wire_get_bytes(&r, &b);
 	assert_int_equal(r.status, -LE_BAD_MESSAGE);
 	wire_r_init(&r, "\x03\0\0\0" "abc", 7);
@@ -111,7 +111,7 @@ static void test_writer_full_is_sticky(void **state)
 	assert_int_equal(w.len, 4);
 }
 
-/* The two sides of a nested struct may know different numbers of fields. */
+/* The two sides may have different numbers of fields of a nested struct. */
 static void test_nested_struct_grows(void **state)
 {
 	struct wire_r r;
@@ -135,7 +135,7 @@ static void test_nested_struct_grows(void **state)
 	assert_int_equal(id.gen, 6);
 	assert_int_equal(id.idx, 7);
 	assert_int_equal(u8, 0x2a);
-	/* Longer than what is left, and a field cut in the middle. */
+	/* Longer than the rest, and a field that is truncated. */
 	wire_r_init(&r, "\x14\0\5", 3);
 	wire_get_chunk_id(&r, &id);
 	assert_int_equal(r.status, -LE_BAD_MESSAGE);

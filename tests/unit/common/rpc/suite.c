@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tests themselves; suite.h says what they run on. */
+/* The tests of the suite; suite.h describes what they run on. */
 #include "tests/unit/common/rpc/suite.h"
 
 #include <stdio.h>
@@ -29,7 +29,7 @@ static void random_message(void (*get)(struct wire_r *, void *),
 	struct wire_r r;
 	struct wire_w w;
 
-	/* The message's bytes point into it while the call is under way. */
+	/* the message points into it during the call */
 	uint8_t *from = junk[turn++ % 2];
 	for (size_t i = 0; i < sizeof(junk[0]); i++)
 		from[i] = (uint8_t)(next_random() % 7 == 0 ? next_random() % 4 : 0);
@@ -41,7 +41,7 @@ static void random_message(void (*get)(struct wire_r *, void *),
 	*len = w.len;
 }
 
-/* What arrives is what was sent; answers with random fields. */
+/* Compares the request with what the client sent; replies with random fields. */
 static int on_any(struct rpc_req *r, const void *in, void *out)
 {
 	static uint64_t again[MSG_STRUCT_MAX / 8];
@@ -115,10 +115,11 @@ static void test_statuses(struct bed *b)
 	struct mds_lookup_req lq = { .name = bytes_str("x") };
 	struct mds_lookup_rep lp;
 	call = (struct rpc_call){ .op = OP_mds_lookup, .req = &lq, .rep = &lp };
-	assert_int_equal(rpc_call(c, &call), -LE_UNKNOWN_OP); /* known, but not served here */
+	assert_int_equal(rpc_call(c, &call), -LE_UNKNOWN_OP); /* a valid operation without a
+							       * handler here */
 	call.op = 0x3ff;
 	assert_int_equal(rpc_call(c, &call), -LE_UNKNOWN_OP);
-	/* Bodies small, larger than the receive buffer, larger than allowed. */
+	/* Small bodies, larger than the receive buffer, larger than allowed. */
 	static const uint64_t sizes[] = { 0, 1, 8000, 8192, 20000, FRAME_BODY_MAX - 4 };
 	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		struct mds_readlink_req rq = { .ino = { sizes[i] } };
@@ -156,14 +157,15 @@ static void test_bulk(struct bed *b)
 		assert_int_equal(suite_read(c, sizes[i], 100 + i, vec, n, SHORT_MS), 0);
 		suite_slots_put(vec, n);
 	}
-	/* More than there is room for: the data is thrown away, the connection goes on. */
+	/* The reply is larger than the slots: the data is discarded, and the connection
+	 * continues. */
 	uint32_t n = suite_slots(b->client_pool, 100, vec);
 	vec[0].len = 100;
 	assert_int_equal(suite_read(c, 101, 1, vec, n, SHORT_MS), -LE_BAD_MESSAGE);
 	assert_int_equal(suite_read(c, 100000, 1, vec, 0, SHORT_MS), -LE_BAD_MESSAGE);
 	assert_int_equal(suite_read(c, 100, 1, vec, n, SHORT_MS), 0);
 	suite_slots_put(vec, n);
-	/* More than the server takes. */
+	/* Larger than the server accepts. */
 	n = suite_slots(b->client_pool, 0, vec);
 	struct slot *s;
 	assert_int_equal(slot_get(b->client_pool, NO_DEADLINE, &s), 0);
@@ -232,7 +234,7 @@ static void test_timeout(struct bed *b)
 	suite_server_start(b, NULL);
 	struct rpc_client *c = suite_client(b);
 
-	/* To be connected takes its time. */
+	/* connecting takes time */
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	suite_gate_shut();
 	assert_int_equal(suite_nap(c, NAP_AT_GATE, SLOWLY(10)), -LE_TIMEDOUT);
@@ -242,13 +244,13 @@ static void test_timeout(struct bed *b)
 	suite_until(&suite_seen.canceled, 1);
 	suite_until(&suite_seen.served, 3);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
-	/* The late reply was dropped, its place in the window is free again. */
+	/* The late reply was discarded, and its place in the window is free. */
 	struct rpc_client_stats st;
 	rpc_client_stats(c, &st);
 	assert_int_equal(st.timeouts, 1);
 	assert_int_equal(st.replies, 4);
 	assert_int_equal(st.connects, 1);
-	/* The deadline of the fiber counts too. */
+	/* The deadline of the fiber applies too. */
 	suite_gate_shut();
 	fiber_set_deadline(loop_deadline_ms(SLOWLY(10)));
 	assert_int_equal(suite_nap(c, NAP_AT_GATE, SHORT_MS), -LE_TIMEDOUT);
@@ -258,7 +260,7 @@ static void test_timeout(struct bed *b)
 	suite_server_stop(b, 0);
 }
 
-/* Data that comes too late does not land in buffers that belong to somebody else by now. */
+/* Late data is not written to buffers that another call uses. */
 static void test_late_data(struct bed *b)
 {
 	struct slot_vec vec[8];
@@ -378,7 +380,7 @@ static void test_broken_connection(struct bed *b)
 		suite_gate_open(b);
 		for (int i = 0; i < 20; i++)
 			assert_int_equal(a[i].rc, -LE_DISCONNECTED);
-		/* And reconnects by itself. */
+		/* The client reconnects by itself. */
 		assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 		assert_int_equal(suite_seen.connected, round + 1);
 		assert_int_equal(suite_seen.disconnected, round);
@@ -404,9 +406,9 @@ static void test_credits(struct bed *b)
 	latch_wait(&done);
 	for (int i = 0; i < 40; i++)
 		assert_int_equal(a[i].rc, 0);
-	/* A request leaves the handler a little before its place in the window is free. */
+	/* A handler returns shortly before its place in the window is free. */
 	assert_int_equal(suite_seen.most_running, 4);
-	/* Waiting for room has the deadline of the call. */
+	/* Waiting for a place has the deadline of the call. */
 	suite_spawn(a, 6, caller_nap, &done,
 		      &(struct suite_caller){ .c = c, .nap_ms = SLOWLY(50), .deadline_ms = 20 });
 	latch_wait(&done);
@@ -454,7 +456,7 @@ static void test_overload(struct bed *b)
 	suite_server_stop(b, 0);
 }
 
-/* The server has room for few: the others wait, nobody waits for ever. */
+/* The server has slots for few: the other callers wait, and none waits without end. */
 static void caller_write(void *arg)
 {
 	struct suite_caller *a = arg;
@@ -514,7 +516,7 @@ static int hook_callback(void *arg, struct rpc_client *c, uint16_t op, const voi
 	(void)arg, (void)rep;
 	assert_int_equal(op, OP_cb_map_changed);
 	suite_seen.callbacks++;
-	/* May itself call. */
+	/* a callback may itself call */
 	TRY(suite_ping(c, q->epoch, SHORT_MS));
 	return q->epoch % 2 == 0 ? 0 : -LE_BUSY;
 }
@@ -550,7 +552,7 @@ static void test_callbacks(struct bed *b)
 	suite_client_options(b, &o);
 	o.callback = hook_callback;
 	struct rpc_client *c = suite_client_of(&o);
-	/* More at once than the window of callbacks holds. */
+	/* More concurrent calls than the window of callbacks holds. */
 	suite_spawn(a, 100, caller_map, &done, &(struct suite_caller){ .c = c });
 	latch_wait(&done);
 	assert_int_equal(suite_seen.callbacks, 500);
@@ -585,7 +587,7 @@ static void test_wrong_key_and_cluster(struct bed *b)
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	rpc_client_destroy(c);
 
-	/* Refused by the program: the client hears why. */
+	/* The program refuses the session: the client gets the reason. */
 	suite_seen.refuse_open = -LE_FENCED;
 	c = suite_client_of(&o);
 	struct rpc_client_stats st = { 0 };
@@ -600,7 +602,7 @@ static void test_wrong_key_and_cluster(struct bed *b)
 	suite_server_stop(b, 0);
 }
 
-/* A link without a client behind it. */
+/* Makes a link without a client. */
 static struct link *raw_connect(struct bed *b)
 {
 	struct link *k;
@@ -641,7 +643,7 @@ static void test_wrong_version(struct bed *b)
 	suite_server_stop(b, 0);
 }
 
-/* Frames that nobody should send: each ends its own connection and nothing else. */
+/* Invalid frames: each ends its own connection and no other. */
 static void test_bad_frames(struct bed *b)
 {
 	suite_server_start(b, NULL);
@@ -703,7 +705,7 @@ static void open_gate_when_accepted(void *arg)
 	suite_gate_open(naps[0].bed);
 }
 
-/* The word comes once, before the reply, and not to those who have given up. */
+/* The notice of acceptance is delivered once, before the reply, and not after a timeout. */
 static void test_accepted(struct bed *b)
 {
 	struct nap naps[8];
@@ -723,7 +725,7 @@ static void test_accepted(struct bed *b)
 		assert_int_equal(naps[i].n_accepted, 1);
 		assert_true(naps[i].ret_accepted);
 	}
-	/* Without somebody who listens. */
+	/* without an accepted hook */
 	assert_int_equal(suite_nap(c, 3, SHORT_MS), 0);
 	/* Accepted, but not answered in time. */
 	suite_gate_shut();
@@ -741,7 +743,7 @@ static void test_accepted(struct bed *b)
 	suite_server_stop(b, 0);
 }
 
-/* Somebody with the key who ignores the credits is cut off. */
+/* The server disconnects an authenticated peer that ignores its credits. */
 static void test_flood(struct bed *b)
 {
 	struct rpc_server_options o = suite_server_options(b);
@@ -794,7 +796,7 @@ static void test_no_server(struct bed *b)
 	struct rpc_client *c = suite_client_of(&o);
 	assert_int_equal(rpc_call(c, &call), -LE_DISCONNECTED);
 	assert_int_equal(suite_ping_in_vain(c, -LE_CONNREFUSED), -LE_CONNREFUSED);
-	/* It comes back while a call waits. */
+	/* The server returns while a call waits. */
 	static struct suite_caller a[1];
 	struct latch done;
 	suite_spawn(a, 1, caller_nap, &done,
@@ -824,7 +826,7 @@ static void test_shutdown(struct bed *b)
 
 	suite_server_start(b, NULL);
 	struct rpc_client *c = suite_client(b);
-	/* What runs may finish. */
+	/* Running requests may finish. */
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	suite_gate_shut();
 	suite_spawn(a, 5, caller_nap, &done,
@@ -837,7 +839,7 @@ static void test_shutdown(struct bed *b)
 	for (int i = 0; i < 5; i++)
 		assert_int_equal(a[i].rc, 0);
 	assert_int_equal(suite_ping_in_vain(c, -LE_CONNREFUSED), -LE_CONNREFUSED);
-	/* Without patience it is interrupted. */
+	/* With drain_ms 0 they are interrupted. */
 	suite_server_start(b, NULL);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	suite_spawn(a, 5, caller_nap, &done,
@@ -848,7 +850,7 @@ static void test_shutdown(struct bed *b)
 	latch_wait(&done);
 	for (int i = 0; i < 5; i++)
 		assert_int_equal(a[i].rc, -LE_DISCONNECTED);
-	/* A client that goes ends its own calls. */
+	/* A client that is destroyed ends its calls. */
 	suite_server_start(b, NULL);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	suite_spawn(a, 5, caller_nap, &done,
@@ -888,20 +890,20 @@ static void test_crash(struct bed *b)
 		assert_int_equal(suite_ping(c, 1, 20), -LE_TIMEDOUT);
 		b->partition(b, false);
 		assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
-		/* A server that is silent for long is given up. */
+		/* The client gives up a server that is silent for long. */
 		b->partition(b, true);
 		assert_int_equal(suite_ping(c, 1, 11000), -LE_TIMEDOUT);
 		assert_false(rpc_client_connected(c));
 		b->partition(b, false);
 		assert_int_equal(suite_ping(c, 1, 5000), 0);
-		/* One that had nothing to answer for as long is not silent. */
+		/* A server without requests to answer is not silent. */
 		struct slot_vec vec[1];
 		uint32_t n = suite_slots(b->client_pool, 100, vec);
 		(void)fiber_sleep_us(11000000);
 		suite_gate_shut();
 		assert_int_equal(suite_read(c, 100, SUITE_GATE, vec, n, 50), -LE_TIMEDOUT);
 		assert_true(rpc_client_connected(c));
-		/* It is, when one call after the other is not answered. */
+		/* Unanswered calls in a row make it count as silent. */
 		uint32_t n_unanswered = 1;
 		for (; rpc_client_connected(c); n_unanswered++)
 			assert_int_equal(suite_read(c, 100, SUITE_GATE, vec, n, 500), -LE_TIMEDOUT);
@@ -951,12 +953,12 @@ static void run_one(void **state)
 	memset(&suite_seen, 0, sizeof(suite_seen));
 	rng = 88172645463325252ull;
 	runner(t->fn);
-	/* In a guest, to see what a run is made of. */
+	/* In an emulated guest: prints what a run consists of. */
 	if (suite_slowness > 1)
 		printf("           %s: %.1f s\n", t->name, (double)(loop_now_us() - begun) / 1e6);
 }
 
-/* SUITE_ONLY: a part of the names of those to run. */
+/* SUITE_ONLY: part of the names of the tests to run. */
 int suite_main(const char *name, suite_run *run)
 {
 	static const struct suite_test *const parts[] = { suite_basic_tests, suite_bulk_tests,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handlers, a server, and the calls that the tests are made of. */
+/* Handlers, a server, and the calls of the tests. */
 #include "tests/unit/common/rpc/suite.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@ static uint32_t cut_even(uint32_t size, uint32_t len, struct slot_vec *vec)
 	return n;
 }
 
-/* Pieces of odd lengths at odd offsets, as far as n_max of them leave room for that. */
+/* Cuts len bytes into pieces of odd lengths at odd offsets, as far as n_max allows that. */
 static uint32_t cut_odd(uint32_t size, uint32_t len, uint32_t seed, struct slot_vec *vec,
 			uint32_t n_max)
 {
@@ -71,7 +71,7 @@ uint32_t suite_slots_odd(struct slot_pool *p, uint32_t len, uint32_t seed, struc
 
 /* ---- handlers ---- */
 
-/* Eight bytes of the pattern, from 8 * i on: by words, for 10^8 bytes in an emulated guest. */
+/* Eight bytes of the pattern, from 8 * i on. By words: an emulated guest computes 10^8 bytes. */
 static uint64_t pattern(uint32_t seed, uint64_t i)
 {
 	uint64_t x = (i + 1) * 0x9e3779b97f4a7c15ull + seed * 0xff51afd7ed558ccdull;
@@ -79,7 +79,8 @@ static uint64_t pattern(uint32_t seed, uint64_t i)
 	return x ^ x >> 29;
 }
 
-/* The part of the word at `at` that is in len bytes from there: how many, and which. */
+/* Returns how many bytes of the word at `at` are within the next len bytes; *ret_word: these
+ * bytes. */
 static uint32_t pattern_part(uint32_t seed, uint64_t at, uint32_t len, uint64_t *ret_word)
 {
 	uint32_t skip = at % 8, n = 8 - skip;
@@ -130,7 +131,7 @@ static void pass_gate(void)
 		return;
 	if (++suite_seen.at_gate > suite_seen.most_at_gate)
 		suite_seen.most_at_gate = suite_seen.at_gate;
-	/* Also a request that nobody wants any more stays: that is what the gate is for. */
+	/* A cancelled request stays too: that is the purpose of the gate. */
 	while (suite_seen.gate_shut)
 		(void)!waitq_wait(&gate, NO_DEADLINE);
 	suite_seen.at_gate--;
@@ -180,7 +181,7 @@ static int on_ping(struct rpc_req *r, const void *in, void *out)
 	return 0;
 }
 
-/* Sleeps ino ms or at the gate, having accepted; an odd number of them says so twice. */
+/* Accepts, then sleeps for ino ms or at the gate. If ino is odd it accepts twice. */
 static int on_getattr(struct rpc_req *r, const void *in, void *out)
 {
 	const struct mds_getattr_req *q = in;
@@ -202,7 +203,7 @@ static int on_getattr(struct rpc_req *r, const void *in, void *out)
 	return rc;
 }
 
-/* ino bytes of text. */
+/* Replies with ino bytes of text. */
 static int on_readlink(struct rpc_req *r, const void *in, void *out)
 {
 	const struct mds_readlink_req *q = in;
@@ -258,7 +259,7 @@ static int on_read(struct rpc_req *r, const void *in, void *out)
 	uint32_t n = (q->flags & SUITE_ODD) != 0
 			     ? cut_odd(size, q->len, q->flags, r->reply_bulk, RPC_BULK_VECS_MAX)
 			     : cut_even(size, q->len, r->reply_bulk);
-	/* One at a time, so that no two wait with half of them each. */
+	/* one request at a time: two could each wait for the other's slots */
 	fmutex_lock(&collecting);
 	int rc = 0;
 	while (r->n_reply_bulk < n && rc == 0) {
@@ -272,7 +273,7 @@ static int on_read(struct rpc_req *r, const void *in, void *out)
 	return 0;
 }
 
-/* Asks the client first. */
+/* Calls the client back before the reply. */
 static int on_map_get(struct rpc_req *r, const void *in, void *out)
 {
 	const struct mds_map_get_req *q = in;
@@ -379,7 +380,7 @@ static void start_fn(void *arg)
 
 	fmutex_init(&collecting);
 	if (o.bulk_pool == NULL) {
-		/* The server registers it. */
+		/* the server registers it */
 		assert_int_equal(slot_pool_create(b->slot_size, b->n_slots, &b->server_pool), 0);
 		o.bulk_pool = b->server_pool;
 	} else {

@@ -25,7 +25,7 @@ static void with_big_slots(struct bed *b, void (*fn)(struct bed *b, struct rpc_c
 	struct slot_pool *usual = b->client_pool;
 
 	b->slot_size = BIG_SLOT;
-	/* As many pieces as a frame may have, and nothing to spare. */
+	/* Exactly as many slots as a frame may have pieces. */
 	uint32_t n_slots = b->n_slots;
 	b->n_slots = RPC_BULK_VECS_MAX;
 	b->client_pool = suite_pool(b, RPC_BULK_VECS_MAX, POOL_REMOTE);
@@ -62,7 +62,7 @@ static void largest(struct bed *b, struct rpc_client *c)
 
 	for (uint32_t i = b->brief ? 2 : 0; i < 3; i++)
 		both_ways(b, c, sizes[i], 7 + i);
-	/* One byte more fits no frame; the connection goes on. */
+	/* One byte more does not fit into a frame; the connection continues. */
 	static struct slot_vec vec[RPC_BULK_VECS_MAX];
 	uint32_t n = suite_slots(b->client_pool, BIG_MAX, vec);
 	vec[n - 1].len++;
@@ -81,7 +81,7 @@ static void test_bulk_largest(struct bed *b)
 	with_big_slots(b, largest);
 }
 
-/* Nothing but the pieces is touched. */
+/* A transfer writes only to its pieces. */
 static void test_bulk_edges(struct bed *b)
 {
 	struct slot_vec vec[RPC_BULK_VECS_MAX], all[RPC_BULK_VECS_MAX], one;
@@ -96,7 +96,8 @@ static void test_bulk_edges(struct bed *b)
 		}
 		assert_int_equal(suite_read(c, 300000 + 4099 * i, i | SUITE_ODD, vec, n, BULK_MS),
 				 0);
-		/* Put back what was before: then all is as it was, or more was touched. */
+		/* Restores the pieces from the pattern: afterwards any difference is a write
+		 * outside of them. */
 		for (uint32_t k = 0; k < n; k++) {
 			struct slot *tmp;
 			assert_int_equal(slot_get(b->client_pool, NO_DEADLINE, &tmp), 0);
@@ -112,7 +113,7 @@ static void test_bulk_edges(struct bed *b)
 	suite_server_stop(b, 0);
 }
 
-/* ---- memory that is nobody's pool ---- */
+/* ---- memory of the caller ---- */
 
 #define LENT_SIZE (3u << 20)
 
@@ -140,7 +141,7 @@ static void read_lent(struct rpc_client *c, uint8_t *base)
 	assert_int_equal(read_to(c, base + LENT_SIZE - 4097, 4097, 9), 0);
 }
 
-/* Where memory has to be lent to be received into: what is not is refused, by this side. */
+/* If a transport needs registered memory for receiving, this side refuses other memory. */
 static void test_bulk_lent(struct bed *b)
 {
 	struct transport *t = b->transport;
@@ -158,7 +159,7 @@ static void test_bulk_lent(struct bed *b)
 	assert_true(transport_lands(t, base + 1, LENT_SIZE - 1));
 	assert_true(anywhere || !transport_lands(t, base + 1, LENT_SIZE));
 	read_lent(c, base);
-	/* A slot by its address. */
+	/* Memory of a slot, by address. */
 	struct slot *s;
 	assert_int_equal(slot_get(b->client_pool, NO_DEADLINE, &s), 0);
 	assert_true(transport_lands(t, s->data + 7, b->slot_size - 7));

@@ -37,7 +37,7 @@ static int answer_callback(void *arg, struct rpc_client *c, uint16_t op, const v
 	return 0;
 }
 
-/* Every call that the window allows waits for a callback. */
+/* Every call in the window waits for a callback. */
 static void test_callbacks_saturated(struct bed *b)
 {
 	static struct suite_caller a[40];
@@ -85,8 +85,8 @@ static void caller_map_once(void *arg)
 	latch_done(a->done);
 }
 
-/* The client answers no callback: the server's own window fills up, no further; calls of the same
- * connection and of others go on. */
+/* The client answers no callback: the server's window fills up, and is not exceeded. Calls of that
+ * connection and of others continue. */
 static void test_callback_credits(struct bed *b)
 {
 	static struct suite_caller a[100];
@@ -129,7 +129,7 @@ static void caller_gate(void *arg)
 	latch_done(a->done);
 }
 
-/* The server answers nothing: as many requests as granted are there, not one more. */
+/* The server answers no request: it gets exactly as many as it granted credits. */
 static void test_call_credits(struct bed *b)
 {
 	static struct suite_caller a[30];
@@ -154,7 +154,7 @@ static void test_call_credits(struct bed *b)
 	suite_server_stop(b, 0);
 }
 
-/* ---- a client that asks and does not read ---- */
+/* ---- a client that sends requests and reads no replies ---- */
 
 struct link *suite_deaf_client(struct bed *b, struct auth_peer *ret_peer)
 {
@@ -180,8 +180,8 @@ int suite_deaf_ask(struct link *k, uint64_t id, uint16_t op, const struct wire_w
 	return k->ops->send(k, &tx, loop_deadline_ms(50));
 }
 
-/* Asks for far more data than the server has buffers and takes none of it: another client is served
- * meanwhile. */
+/* Requests far more data than the server has buffers and reads none: the server continues to serve
+ * another client. */
 static void test_deaf_bulk(struct bed *b)
 {
 	struct oss_read_req q = {.len = 1u << 20};
@@ -213,8 +213,8 @@ static void test_deaf_bulk(struct bed *b)
 	suite_server_stop(b, 1000);
 }
 
-/* Large answers without data: the server keeps no more of them than it granted credits, then it
- * cuts the client off. */
+/* Large replies without data: the server keeps at most one for each credit, then it disconnects the
+ * client. */
 static void test_deaf_bodies(struct bed *b)
 {
 	struct rpc_server_options o = suite_server_options(b);

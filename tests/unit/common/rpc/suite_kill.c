@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Processes that are killed at every stage. The other end of the connection is this program,
- * started again: it ends itself by SIGKILL before or after its n-th operation on the transport, for
- * all n until the script runs through; then at moments in the middle of bulk transfers.
+ * started again. It kills itself by SIGKILL before or after its n-th operation on the transport,
+ * for all n until the script completes; then at times in the middle of bulk transfers.
  */
 #include "tests/unit/common/rpc/suite.h"
 
@@ -55,7 +55,7 @@ static void step(void)
 		kill(getpid(), SIGKILL);
 }
 
-/* Not much is between an operation and the next one. */
+/* There is little between one operation and the next. */
 static void step_before(void)
 {
 	if (!child.brief)
@@ -70,7 +70,7 @@ static void bulk_begins(void)
 	if (child.armed || child.die_after_us == 0)
 		return;
 	child.armed = true;
-	/* SIGALRM ends the process as SIGKILL does: nobody catches it. */
+	/* SIGALRM ends the process as SIGKILL does, because it has no handler. */
 	setitimer(ITIMER_REAL, &it, NULL);
 }
 
@@ -123,7 +123,7 @@ static int hook_recv_bulk(struct link *k, const struct link_rx *rx, const struct
 	return rc;
 }
 
-/* Links check their own magic number, not their table, so theirs may be replaced. */
+/* A link checks its own magic number, not its table, so the table may be replaced. */
 static void hook(struct transport *t)
 {
 	child.real = t->ops;
@@ -156,7 +156,7 @@ static int ask_for_callback(struct rpc_client *c)
 	return rc;
 }
 
-/* One of each kind; the first failure ends it. */
+/* One call of each kind, up to the first failure. */
 static int script(struct bed *b, struct rpc_client *c, struct slot_vec *vec, uint32_t n)
 {
 	TRY(suite_ping(c, 1, KILL_MS));
@@ -180,14 +180,14 @@ static void child_client(struct bed *b)
 	int rc = script(b, c, vec, n);
 	if (rc < 0)
 		fprintf(stderr, "suite-peer: %s\n", status_name(rc));
-	/* Cleaning up is for those who are not killed. */
+	/* for processes that are not killed */
 	suite_slots_put(vec, n);
 	rpc_client_destroy(c);
 	if (rc < 0)
 		_exit(3);
 }
 
-/* Until the parent kills it. */
+/* Serves until the parent kills this process. */
 static void child_server(struct bed *b)
 {
 	suite_server_start(b, NULL);
@@ -212,14 +212,14 @@ int suite_peer_main(int argc, char **argv, const struct suite_real *how)
 
 	if (argc != 6 || strcmp(argv[1], "suite-peer") != 0)
 		return -1;
-	/* It ends with the one that started it, however that ends. */
+	/* ends this process with its parent, however that ends */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	child.server = strcmp(argv[2], "server") == 0;
 	child.brief = how->brief;
 	child.addr = argv[3];
 	child.die_at_op = (uint32_t)strtoul(argv[4], NULL, 10);
 	child.die_after_us = (uint32_t)strtoul(argv[5], NULL, 10);
-	/* Registering them takes most of the time that an emulated processor starts for. */
+	/* Registering slots takes most of the start on an emulated processor. */
 	if (how->brief)
 		own.slot_size = BRIEF_SLOT;
 	suite_real_run(&own, child_main);
@@ -252,7 +252,7 @@ static struct peer start_peer(struct bed *b, bool server, uint32_t die_at_op, ui
 	assert_int_equal(pipe2(fd, O_CLOEXEC | O_NONBLOCK), 0);
 	posix_spawn_file_actions_init(&fa);
 	posix_spawn_file_actions_adddup2(&fa, fd[1], 1);
-	/* Not fork: a copy of registered memory is what devices do not like. */
+	/* Not fork: devices do not support copies of registered memory. */
 	assert_int_equal(posix_spawn(&p.pid, b->program, &fa, NULL, argv, environ), 0);
 	posix_spawn_file_actions_destroy(&fa);
 	close(fd[1]);
@@ -260,7 +260,7 @@ static struct peer start_peer(struct bed *b, bool server, uint32_t die_at_op, ui
 	return p;
 }
 
-/* The address it listens on; false: it died before. */
+/* Reads the address it listens on. Returns false if it died before. */
 static bool peer_addr(struct peer *p, char *buf, size_t size)
 {
 	uint64_t limit_us = loop_deadline_ms(KILL_MS);
@@ -283,8 +283,7 @@ static bool peer_addr(struct peer *p, char *buf, size_t size)
 	}
 }
 
-/* Waits for its end: true if it ran through. The well-behaved client beside it is served all the
- * time. */
+/* Waits for its end; true: it completed. The server serves another client throughout. */
 static bool peer_end(struct peer *p, struct rpc_client *beside)
 {
 	uint64_t limit_us = loop_deadline_ms(2 * KILL_MS);
@@ -304,7 +303,8 @@ static bool peer_end(struct peer *p, struct rpc_client *beside)
 	return WIFEXITED(status);
 }
 
-/* Everything of a client that is gone is given back, and no part of its data was taken for all. */
+/* The server has released everything of a dead client, and has taken no partial data for
+ * complete. */
 static void after_client(struct bed *b, struct rpc_client *beside)
 {
 	uint64_t limit_us = loop_deadline_ms(KILL_MS);
@@ -334,7 +334,7 @@ static void test_killed_client(struct bed *b)
 		through = peer_end(&p, beside);
 		after_client(b, beside);
 	}
-	/* Four of the handshake, two or more for each call, connect twice. */
+	/* The handshake has four steps, each call two or more, connect two. */
 	assert_true(n > (b->brief ? 10 : 20));
 	rpc_client_destroy(beside);
 	suite_server_stop(b, 1000);
@@ -379,7 +379,7 @@ static bool peer_lives(const struct peer *p)
 	       info.si_pid == 0;
 }
 
-/* The script waits for a new server, and there will be none. */
+/* The script waits for a new server, and there is none: this fiber ends it. */
 struct mourner {
 	const struct peer *p;
 	struct fiber *script;
@@ -400,7 +400,7 @@ static void mourn(void *arg)
 	latch_done(&m->done);
 }
 
-/* As script, but ends soon after the server has. */
+/* Like script, but ends soon after the server has ended. */
 static int mourned_script(struct bed *b, const struct peer *p, struct rpc_client *c,
 			  struct slot_vec *vec, uint32_t n)
 {
@@ -421,8 +421,8 @@ enum end {
 	TOO_SLOW
 };
 
-/* The server dies under a client: every call ends, no buffer is touched afterwards. TOO_SLOW: the
- * patience was at its end, and it still lived. */
+/* The server dies during the script: every call ends, and no buffer is written afterwards.
+ * TOO_SLOW: patience_ms has passed, and the server still ran. */
 static enum end with_dying_server(struct bed *b, uint32_t die_at_op, uint32_t die_after_us,
 				  uint64_t patience_ms)
 {
@@ -445,7 +445,7 @@ static enum end with_dying_server(struct bed *b, uint32_t die_at_op, uint32_t di
 	fiber_set_deadline(NO_DEADLINE);
 	assert_true(loop_now_us() < limit_us);
 	suite_fill(vec, n, 99);
-	/* It may not have come to its end, on a machine that is slow just now. */
+	/* On a slow machine it may still run. */
 	bool lives = peer_lives(&p);
 	kill(p.pid, SIGKILL);
 	(void)peer_end(&p, NULL);
@@ -460,7 +460,7 @@ static enum end with_dying_server(struct bed *b, uint32_t die_at_op, uint32_t di
 	return rc == -LE_TIMEDOUT && lives ? TOO_SLOW : DIED;
 }
 
-/* How long the script takes, several times over. */
+/* Returns several times the duration of the script. */
 static uint64_t patience(struct bed *b)
 {
 	uint64_t t = loop_now_us();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls that are given up: from the moment when rpc_call has returned, its buffers are the caller's
- * again, and nothing that comes later may touch them or be taken from them. Each test gives a call
- * up, uses the buffers for something else at once, lets the server finish, and looks again.
+ * Calls that the caller gives up. When rpc_call has returned, its buffers belong to the caller
+ * again: nothing that arrives later may write to them or read from them. Each test gives a call up,
+ * reuses the buffers immediately, lets the server finish, and checks the buffers.
  */
 #include "tests/unit/common/rpc/suite.h"
 
@@ -18,7 +18,7 @@ static struct rpc_call read_call(const struct oss_read_req *q, struct oss_read_r
 		.op = OP_oss_read, .req = q, .rep = p, .bulk_in = vec, .n_bulk_in = n};
 }
 
-/* Everything that the server has begun is over, and what it sent has arrived. */
+/* Waits until the server has served n_served requests and everything that it sent has arrived. */
 static void settle(struct bed *b, struct rpc_client *c, uint32_t n_served)
 {
 	suite_until(&suite_seen.served, n_served);
@@ -26,14 +26,14 @@ static void settle(struct bed *b, struct rpc_client *c, uint32_t n_served)
 	(void)b;
 }
 
-/* The server holds the answer until the caller has given up and put something else there. */
+/* The server holds the reply until the caller has given up and reused the buffers. */
 static void test_late_read(struct bed *b)
 {
 	struct slot_vec vec[8];
 
 	suite_server_start(b, NULL);
 	struct rpc_client *c = suite_client(b);
-	/* Connecting takes its time, and is not what is looked at. */
+	/* connecting takes time, and is not under test */
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	for (uint32_t round = 0; round < 5; round++) {
@@ -53,14 +53,14 @@ static void test_late_read(struct bed *b)
 	suite_server_stop(b, 1000);
 }
 
-/* The same slots are the room of the next read when the first one's answer is let go. */
+/* The next read uses the slots of the first one when the server sends the first reply. */
 static void test_late_read_into_next(struct bed *b)
 {
 	struct slot_vec vec[8];
 
 	suite_server_start(b, NULL);
 	struct rpc_client *c = suite_client(b);
-	/* Connecting takes its time, and is not what is looked at. */
+	/* connecting takes time, and is not under test */
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	for (uint32_t round = 0; round < 5; round++) {
@@ -70,7 +70,7 @@ static void test_late_read_into_next(struct bed *b)
 		assert_int_equal(suite_read(c, LEN, OLD | SUITE_GATE, vec, n, SLOWLY(10)),
 				 -LE_TIMEDOUT);
 		suite_until(&suite_seen.at_gate, 1);
-		/* The pool gives the last ones first. */
+		/* the pool returns the last freed slots first */
 		suite_slots_put(vec, n);
 		n = suite_slots(b->client_pool, LEN, vec);
 		assert_int_equal(suite_read(c, LEN, NEW + round, vec, n, 10 * SHORT_MS), 0);
@@ -100,15 +100,15 @@ static void give_slots(void *arg)
 	suite_slots_put(held, n_held);
 }
 
-/* The server has no room for the data until its caller has given up and written over it: the
- * handler sees what was meant or nothing. */
+/* The server has no slots for the data until the caller has given up and overwritten it: the
+ * handler gets the original data or nothing. */
 static void test_late_write(struct bed *b)
 {
 	struct slot_vec vec[8];
 
 	suite_server_start(b, NULL);
 	struct rpc_client *c = suite_client(b);
-	/* Connecting takes its time, and is not what is looked at. */
+	/* connecting takes time, and is not under test */
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	for (uint32_t round = 0; round < 5; round++) {
 		uint32_t n = suite_slots_odd(b->client_pool, LEN, round, vec, 8);
@@ -127,7 +127,7 @@ static void test_late_write(struct bed *b)
 	suite_server_stop(b, 1000);
 }
 
-/* ---- in the middle ---- */
+/* ---- in the middle of a transfer ---- */
 
 struct middle {
 	struct bed *b;
@@ -198,7 +198,7 @@ static void give_up_after(struct middle *m, int (*fn)(struct middle *, uint64_t)
 		    rc == -LE_DISCONNECTED);
 	if (interrupt) {
 		latch_wait(&done);
-		/* One that came too late would hit the next call. */
+		/* a late interrupt would affect the next call */
 		(void)!fiber_sleep_us(0);
 	}
 	if (rc == 0)
@@ -211,15 +211,15 @@ static void give_up_after(struct middle *m, int (*fn)(struct middle *, uint64_t)
 	assert_int_equal(suite_ping(m->c, 1, 10 * SHORT_MS), 0);
 	assert_true(suite_is_pattern(m->vec, m->n, m->len, NEW));
 	rpc_client_stats(m->c, &st);
-	/* Where sends refer to the sender's pages, a READ that was answered just before its
-	 * connection was broken may end with what lies there afterwards. */
+	/* Where the device sends from the caller's pages, a READ that was answered just before its
+	 * connection broke may return later content. */
 	if (!m->b->lazy_sends)
 		assert_int_equal(suite_seen.wrong_data, 0);
 	else
 		assert_true(suite_seen.wrong_data <= st.disconnects);
 }
 
-/* At every moment of a transfer: the steps are parts of the time that a whole one takes. */
+/* At any time of a transfer, in steps of the time that a complete one takes. */
 static void give_up_everywhere(struct bed *b, int (*fn)(struct middle *, uint64_t), bool interrupt)
 {
 	struct middle m = {.b = b, .len = b->brief ? MID_LEN / 4 : MID_LEN};
@@ -229,7 +229,7 @@ static void give_up_everywhere(struct bed *b, int (*fn)(struct middle *, uint64_
 	suite_server_start(b, NULL);
 	m.c = suite_client(b);
 	m.n = suite_slots_odd(b->client_pool, m.len, 5, m.vec, RPC_BULK_VECS_MAX);
-	/* The shortest of some: one that was held up would be longer than all that follow. */
+	/* The shortest of some: one that was delayed would make the steps too long. */
 	for (int i = 0; i < (b->brief ? 4 : 8); i++) {
 		uint64_t t = loop_now_us(), us;
 
@@ -240,7 +240,7 @@ static void give_up_everywhere(struct bed *b, int (*fn)(struct middle *, uint64_
 	}
 	for (uint32_t i = 1; i <= steps; i++)
 		give_up_after(&m, fn, whole_us * i / steps + 1, interrupt);
-	/* They were measured while the machine was busier than later. */
+	/* The machine was busier during the measurement than afterwards: use shorter times. */
 	for (uint64_t us = whole_us / steps; m.n_given_up == 0 && us > 0; us /= 2)
 		give_up_after(&m, fn, us / 2, interrupt);
 	assert_true(m.n_given_up > 0);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests of random kinds and sizes from several clients at once. */
+/* Requests of random kinds and sizes, from several clients concurrently. */
 #include "tests/unit/common/rpc/suite.h"
 
 #define CLIENTS   5u
 #define FIBERS    6u
 #define LOAD_MS   60000
-#define LOAD_UNIT 3000u /* requests at scale 1; the long run makes 10^5 of it */
+#define LOAD_UNIT 3000u /* requests at scale 1; the long run scales them to 10^5 */
 
-/* Small ones most of all, as the logarithm is even. */
+/* Mostly small sizes: their logarithm is uniform. */
 static uint32_t random_size(uint64_t *rng, uint32_t bits)
 {
 	uint32_t up_to = 1u << (suite_random(rng) % (bits + 1));
@@ -67,7 +67,7 @@ static void test_load(struct bed *b)
 	struct slot_pool *usual = b->client_pool;
 	uint32_t n_slots = b->n_slots;
 
-	/* All at once hold no more than the pools have: nobody waits with a part of his own. */
+	/* The pools have slots for all concurrent requests: none waits while it holds some. */
 	b->n_slots = CLIENTS * FIBERS * 4;
 	b->client_pool = suite_pool(b, b->n_slots, POOL_REMOTE);
 	suite_server_start(b, NULL);

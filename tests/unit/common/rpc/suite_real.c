@@ -46,7 +46,7 @@ void suite_real_run(const struct suite_real *how, void (*test)(struct bed *b))
 			.how = how,
 			.test = test};
 	struct env_real_options eo = {.n_workers = 1};
-	/* Room for the assertions' own buffers. */
+	/* for the buffers of assertions */
 	struct loop_options lo = {.name = "test", .stack_size = 256u << 10};
 	struct env *env;
 

@@ -29,7 +29,7 @@ static void test_schemes(void **state)
 	splits("tcp:mds1:7440", ADDR_TCP, "mds1:7440");
 	splits("verbs:[fe80::1]:7540", ADDR_VERBS, "[fe80::1]:7540");
 	splits("[::1]:7440", ADDR_ANY, "[::1]:7440");
-	/* Hosts may have these names. */
+	/* Valid names of hosts. */
 	splits("tcp:7440", ADDR_ANY, "tcp:7440");
 	splits("verbs:7440", ADDR_ANY, "verbs:7440");
 	splits("verbs:verbs:7540", ADDR_VERBS, "verbs:7540");
@@ -88,7 +88,7 @@ static void test_lists(void **state)
 	assert_string_equal(list, "tcp:a:1 tcp:a:12");
 }
 
-/* What leat.conf may hold can be used here, and what can be used it may hold. */
+/* An address is valid here exactly if it is valid in leat.conf. */
 static void test_same_as_in_the_configuration(void **state)
 {
 	static const char *const parts[] = {

@@ -41,7 +41,7 @@ static void test_capabilities(void **state)
 	assert_int_equal(cap_check(&k, &c, (struct ino){ 5 }, 2, 17, CAP_READ, 1000), 0);
 	assert_int_equal(cap_check(&k, &c, (struct ino){ 5 }, 2, 17, CAP_READ, 1001),
 			 -LE_CAP_EXPIRED);
-	/* Whoever has no right hears nothing of the time. */
+	/* Without a valid MAC the reply does not reveal that the capability has expired. */
 	assert_int_equal(cap_check(&k2, &c, (struct ino){ 5 }, 2, 17, CAP_READ, 1001), -LE_BAD_CAP);
 	assert_int_equal(cap_check(&k, &c, (struct ino){ 5 }, 2, 17, CAP_WRITE, 900), 0);
 	assert_int_equal(cap_check(&k, &c, (struct ino){ 5 }, 2, 17, 4, 900), -LE_BAD_CAP);

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What an object server takes for the metadata server's clock, whatever happens to its own: that of
- * the simulated machine jumps.
- */
+/* How an object server derives the metadata server's clock, while its own clock jumps. */
 #include "common/rpc/mds_clock.h"
 
 #include <setjmp.h>
@@ -26,7 +23,7 @@ static void near(int64_t a_ns, int64_t b_ns)
 	assert_in_range(a_ns - b_ns + TRIP * 1000, 0, 2 * TRIP * 1000);
 }
 
-/* The metadata server's clock shows that of the simulation. */
+/* The metadata server's clock is that of the simulation. */
 static void hear(struct env *env, struct mds_clock *k, int64_t ahead_us)
 {
 	uint64_t sent_us = env_now_us(env);
@@ -55,7 +52,7 @@ static void clock_main(struct loop *l, void *arg)
 		hear(env, &k, ahead_us);
 		assert_in_range(k.ahead_us - ahead_us + TRIP, 0, 2 * TRIP);
 		assert_in_range(k.bound_us, TRIP / 2, TRIP / 2 + 1);
-		/* Nothing changes it until the next answer. */
+		/* It stays until the next reply. */
 		(void)!fiber_sleep_us(3600 * S);
 		true_ns = env_wall_ns(env) - ahead_us * 1000;
 		near(mds_clock_now_ns(&k, env), true_ns);
@@ -64,7 +61,8 @@ static void clock_main(struct loop *l, void *arg)
 		near(mds_clock_now_ns(&k, env), true_ns);
 		near(mds_clock_stamp_ns(&k, env), true_ns);
 	}
-	/* It jumps itself, and is followed; what cannot be is not believed. */
+	/* The metadata server's clock jumps, and the object server follows. It ignores impossible
+	 * times. */
 	mds_clock_observe(&k, env, 1420070400000000000ll, env_now_us(env));
 	near(mds_clock_now_ns(&k, env), 1420070400000000000ll);
 	mds_clock_observe(&k, env, INT64_MAX, env_now_us(env));

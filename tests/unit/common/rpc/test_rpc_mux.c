@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Choice of the transport, moves and rails, with a second tcp in the place of verbs: the seam is
- * the same, and it can be cut and mended here.
+ * Choice of the transport, moves and rails, with a second tcp in place of verbs: the interface is
+ * equal, and the test can break and restore it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "common/rpc/transport/transport_tcp.h"
 #include "tests/unit/common/rpc/suite.h"
 
-/* ---- tcp that calls itself verbs ---- */
+/* ---- tcp in place of verbs ---- */
 
 struct fake {
 	struct transport base;
@@ -19,7 +19,7 @@ struct fake {
 };
 
 static bool verbs_down;          /* connects fail */
-static struct link *links[64];   /* that the clients made over it */
+static struct link *links[64];   /* links of clients over it */
 static uint32_t n_links, n_connects;
 
 static int fake_listen(struct transport *t, struct loop *l, const char *addr,
@@ -119,7 +119,7 @@ static void run(void (*test)(struct bed *b))
 	suite_real_run(&how, test);
 }
 
-/* ---- where a client is ---- */
+/* ---- a client's connections ---- */
 
 struct where {
 	uint32_t n, n_verbs, n_up;
@@ -147,7 +147,7 @@ static struct where where(struct rpc_client *c)
 	return w;
 }
 
-/* Until the client is up on n connections, all of them over verbs or none. */
+/* Waits until the client has n connections, all of them over verbs or none. */
 static struct where wait_for(struct rpc_client *c, uint32_t n, bool verbs)
 {
 	struct where w;
@@ -170,7 +170,7 @@ static void cut(void)
 	n_links = 0;
 }
 
-/* The tcp address of the server alone, without a scheme: as a configuration has it. */
+/* Returns the server's tcp address without a scheme, as in a configuration. */
 static const char *bare(const struct bed *b)
 {
 	const char *rest = strstr(b->addrs, "tcp:");
@@ -194,7 +194,7 @@ static struct rpc_client *client_at(struct bed *b, const char *addrs, uint32_t r
 
 /* ---- tests ---- */
 
-/* The configuration says tcp's address only, the handshake the rest. */
+/* The configuration has only the tcp address; the handshake announces the others. */
 static void finds_verbs(struct bed *b)
 {
 	suite_server_start(b, NULL);
@@ -215,13 +215,13 @@ static void busy(void *arg)
 {
 	while (!busy_stop) {
 		int rc = suite_ping(arg, 1, SHORT_MS);
-		/* Under way when the connection broke: the caller repeats such calls. */
+		/* Calls in flight when the connection breaks: the caller repeats them. */
 		assert_true(rc == 0 || rc == -LE_DISCONNECTED);
 	}
 	n_busy--;
 }
 
-/* Verbs breaks under load and comes back; no call fails for longer than the move takes. */
+/* Verbs breaks under load and returns; no call fails for longer than the move takes. */
 static void falls_back_and_returns(struct bed *b)
 {
 	suite_server_start(b, NULL);
@@ -235,7 +235,7 @@ static void falls_back_and_returns(struct bed *b)
 	cut();
 	(void)wait_for(c, 1, false);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
-	/* Not back while it is down, and not asked for all the time. */
+	/* While verbs is down the client stays on tcp, and tries verbs at intervals only. */
 	uint32_t before = n_connects;
 	uint64_t from_us = loop_now_us();
 	(void)fiber_sleep_us(100000);
@@ -251,7 +251,7 @@ static void falls_back_and_returns(struct bed *b)
 	suite_server_stop(b, 0);
 }
 
-/* What is under way when a client moves is answered by the connection that it left. */
+/* The old connection answers calls that are in flight when a client moves. */
 static void nap(void *arg)
 {
 	assert_int_equal(suite_nap(arg, 500, SHORT_MS), 0);
@@ -300,7 +300,7 @@ static void lost(void *arg, struct rpc_client *c, int why)
 	n_lost++;
 }
 
-/* A session goes with the move: the hook runs there first. */
+/* The session moves too: the connected hook runs on the new connection first. */
 static void session_moves(struct bed *b)
 {
 	struct rpc_client_options o;
@@ -323,7 +323,8 @@ static void session_moves(struct bed *b)
 	suite_server_stop(b, 0);
 }
 
-/* Two rails: requests go over both; one lost, the other has all; tcp only when none is left. */
+/* Two rails: requests use both. When one is lost the other carries all; tcp is used only without
+ * rails. */
 static void two_rails(struct bed *b)
 {
 	struct rpc_server_options so = suite_server_options(b);
@@ -346,7 +347,7 @@ static void two_rails(struct bed *b)
 	suite_server_stop(b, 0);
 }
 
-/* A client without verbs does not mind being told of it. */
+/* A client without verbs ignores announced verbs addresses. */
 static void only_tcp(struct bed *b)
 {
 	struct rpc_client_options o;
@@ -370,7 +371,7 @@ static void only_tcp(struct bed *b)
 	suite_server_stop(b, 0);
 }
 
-/* Modes are kept to: no silent use of the other one. */
+/* A mode excludes the other transport; there is no silent fallback. */
 static void modes(struct bed *b)
 {
 	struct transport *t = mux(TRANSPORT_TCP, false), *v = mux(TRANSPORT_VERBS, true);
@@ -393,7 +394,7 @@ static void modes(struct bed *b)
 						   sizeof(list)),
 			 0);
 	assert_string_equal(list, "tcp:a:7440");
-	/* A server that this client cannot use: told at once, not after the deadline. */
+	/* A server without a usable address: the call fails immediately, not at its deadline. */
 	suite_server_start(b, NULL);
 	suite_client_options(b, &o);
 	o.transport = v;

@@ -14,7 +14,7 @@
 #include "common/rt/sim/sim.h"
 #include "tests/unit/common/rpc/suite.h"
 
-/* What a crashed process held stays allocated: see sim.h. */
+/* Memory of crashed processes stays allocated: see sim.h. */
 int __lsan_is_turned_off(void);
 int __lsan_is_turned_off(void)
 {
@@ -26,7 +26,7 @@ struct run {
 	struct sim *sim;
 	struct sim_proc *client, *server;
 	void (*test)(struct bed *b);
-	void (*job)(void *arg); /* for the server's fiber */
+	void (*job)(void *arg); /* to run in the server's fiber */
 	void *job_arg;
 	bool ended;
 };
@@ -164,7 +164,7 @@ static void caller_main(void *arg)
 
 static uint32_t n_failures;
 
-/* Whatever the network does, a call ends, and what succeeded is right. */
+/* Whatever the network does, every call ends, and every successful one has the right data. */
 static void storm(struct bed *b)
 {
 	static struct caller a[8];
@@ -194,7 +194,7 @@ static void storm(struct bed *b)
 	transport_sim_set_options(b->transport, &good);
 	rpc_client_destroy(c);
 	assert_int_equal(slot_pool_free(b->client_pool), slot_pool_total(b->client_pool));
-	/* Frames may have been lost with their connections; wait until the server has noticed. */
+	/* Goodbyes may be lost with their connections; wait until the server has noticed. */
 	suite_server_stop(b, 100);
 }
 
@@ -229,8 +229,8 @@ static void nap(void *arg)
 	latch_done(a->done);
 }
 
-/* Two callers that wait for more than three seconds have the link look three times for both; who
- * is answered within a second, or waits for nothing, does not. */
+/* While two callers wait for more than three seconds, the link is probed three times for both. A
+ * call that is answered within a second, or an idle client, causes no probe. */
 static void silence(struct bed *b)
 {
 	static struct suite_caller a[2];
@@ -254,7 +254,7 @@ static void silence(struct bed *b)
 	latch_wait(&done);
 	assert_true(a[0].rc == 0 && a[1].rc == 0);
 	assert_int_equal(n_probes, 3);
-	/* The last second before the deadline is the caller's own. */
+	/* No probe in the last second before the deadline. */
 	assert_int_equal(suite_nap(c, 60000, 1500), -LE_TIMEDOUT);
 	assert_int_equal(n_probes, 4);
 	k->ops = before;
@@ -268,8 +268,8 @@ static void test_silence_is_probed(void **state)
 	run_seed(1, silence);
 }
 
-/* Answers that never come hold their places in the window, but not for ever: not even where all
- * calls have less time than it takes to wait for a place. */
+/* Lost replies occupy the window only for a limited time, also if no call may wait as long for a
+ * place. */
 static void lost_answers(struct bed *b)
 {
 	struct transport_sim_options bad = { .delay_us_max = 500, .lose_ppm = 500000 };
@@ -298,7 +298,7 @@ static void test_lost_answers_are_forgotten(void **state)
 	run_seed(1, lost_answers);
 }
 
-/* Lines of the log with that text, of those that have come since the last call. */
+/* log_take reads the new lines of the log; log_count counts the text in them. */
 static int log_pipe[2];
 static char log_text[8192];
 
@@ -318,8 +318,8 @@ static int log_count(const char *text)
 	return n;
 }
 
-/* The log says at once that the server is away, every 30 s that it still is, and once that it is
- * back; one that is away for an instant is not worth a line. */
+/* The log reports an unreachable server immediately, every 30 s, and once when it is reached again.
+ * Short outages are not logged. */
 static void server_away(struct bed *b)
 {
 	suite_server_start(b, NULL);
@@ -376,7 +376,7 @@ static void test_server_away(void **state)
 static const struct transport_ops *plain_ops;
 static struct conn *reading;
 
-/* The data of a late answer takes until another caller is under way. */
+/* Receives the data of a late reply only when another call is in flight. */
 static int recv_bulk_slowly(struct link *k, const struct link_rx *rx, const struct slot_vec *vec,
 			    uint32_t n)
 {
@@ -388,8 +388,8 @@ static int recv_bulk_slowly(struct link *k, const struct link_rx *rx, const stru
 	return plain_ops->recv_bulk(k, rx, vec, n);
 }
 
-/* The one place in the window is forgotten and taken by the next call while the data that came for
- * it after all is thrown away: it is the next call's then. */
+/* The window has one place. It is freed and used by the next call while the late data of the first
+ * call is being discarded: afterwards it still belongs to the next call. */
 static void late_data_of_forgotten(struct bed *b)
 {
 	struct rpc_client_options o;
@@ -431,7 +431,7 @@ static void test_late_data_of_a_forgotten_call(void **state)
 static bool leaving;
 static int recalled;
 
-/* Its goodbye takes until the server has its answer. */
+/* Delays the goodbye until the server has its reply. */
 static int send_goodbye_slowly(struct link *k, const struct link_tx *tx, uint64_t deadline_us)
 {
 	uint64_t limit_us = loop_deadline_ms(1000);
@@ -442,7 +442,7 @@ static int send_goodbye_slowly(struct link *k, const struct link_tx *tx, uint64_
 	return plain_ops->send(k, tx, deadline_us);
 }
 
-/* Asks the client as soon as that is about to leave. */
+/* Sends the client a callback as soon as it is about to leave. */
 static int recall(struct rpc_req *r, const void *in, void *out)
 {
 	struct cb_recall_req q = { { 1 } };
@@ -473,7 +473,7 @@ static void ping(void *arg)
 	latch_done(a->done);
 }
 
-/* What a client that leaves is asked is not done: it does not say that it was. */
+/* A callback that arrives while the client leaves is not executed, and not answered as executed. */
 static void asked_while_leaving(struct bed *b)
 {
 	static const struct rpc_handler recalls = { OP_mds_ping, recall };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The suite over TCP on the loopback device, and what only TCP has. */
+/* The suite over TCP on the loopback device, and tests for TCP only. */
 #include <dlfcn.h>
 #include <netdb.h>
 #include <pthread.h>
@@ -23,7 +23,7 @@ static void run(void (*test)(struct bed *b))
 	suite_real_run(&how, test);
 }
 
-/* Bytes that are no frames at all. */
+/* Bytes that are not frames. */
 static void garbage(struct bed *b)
 {
 	struct net_addr addr;
@@ -36,7 +36,7 @@ static void garbage(struct bed *b)
 		int fd;
 		for (size_t k = 0; k < sizeof(junk); k++)
 			junk[k] = (uint8_t)(k * 31 * i + i);
-		/* Half of them begin well. */
+		/* half of them have a valid header */
 		struct frame_hdr h = {.type = FRAME_HELLO, .id = 1, .body_len = 200};
 		if (i % 2 == 0)
 			frame_encode(&h, NULL, junk + FRAME_HEADER_SIZE, junk);
@@ -51,7 +51,7 @@ static void garbage(struct bed *b)
 	suite_server_stop(b, 0);
 }
 
-/* A client that asks and does not read the answers holds up nobody but itself. */
+/* A client that sends requests and does not read the replies delays no other client. */
 static void slow_reader(struct bed *b)
 {
 	struct oss_read_req q = {.len = 8u << 20};
@@ -72,7 +72,7 @@ static void slow_reader(struct bed *b)
 	uint32_t n = suite_slots(b->client_pool, 1u << 20, vec);
 	assert_int_equal(suite_read(c, 1u << 20, 5, vec, n, SHORT_MS), 0);
 	suite_slots_put(vec, n);
-	/* It reads one after all, whole, and leaves in the middle of the other. */
+	/* It reads one reply completely, and leaves in the middle of the other. */
 	n = suite_slots(b->client_pool, 8u << 20, vec);
 	assert_int_equal(k->ops->recv(k, &rx), 0);
 	assert_int_equal(rx.hdr.bulk_len, 8u << 20);
@@ -91,8 +91,8 @@ static void test_slow_reader(void **state)
 	run(slow_reader);
 }
 
-/* Takes its answers one by one, so that the last wait for much longer than the server waits for who
- * takes nothing: it gets them all. (Over verbs data comes without the reader.) */
+/* A client reads its replies one by one, so that the last ones wait for longer than data_stall_ms:
+ * it gets all. (With verbs, data arrives without a reader.) */
 static void steady_reader(struct bed *b)
 {
 	const uint32_t n_asked = 40;
@@ -133,7 +133,7 @@ static void test_steady_reader(void **state)
 
 static uint32_t n_steps;
 
-/* Step 0 again and again: to whoever waits for a later one, a frame that the network doubled. */
+/* Returns step 0 again and again: in later steps, a frame that the network has doubled. */
 static int recv_doubled(struct link *k, struct link_rx *ret_rx)
 {
 	(void)k;
@@ -143,7 +143,7 @@ static int recv_doubled(struct link *k, struct link_rx *ret_rx)
 	return 0;
 }
 
-/* A stranger cannot keep the loop with a handshake that does not get on. */
+/* A stranger's handshake without progress must not occupy the loop. */
 static void doubled_for_ever(struct bed *b)
 {
 	static const struct transport_ops ops = {.name = "doubles", .recv = recv_doubled};
@@ -168,8 +168,8 @@ static void note_turn(void *arg)
 	*(bool *)arg = true;
 }
 
-/* A hundred frames that are all there when the first is taken: the other fibers of the loop do not
- * wait until the last is. */
+/* A hundred frames have arrived when the first one is read: the other fibers of the loop run before
+ * the last one is read. */
 static void others_have_turns(struct bed *b)
 {
 	const struct frame_hdr h = {.type = FRAME_HELLO, .body_len = 1000};
@@ -215,14 +215,14 @@ static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t let_go;
 	bool held;
-	int status; /* of "lost.test" */
+	int status; /* result for "lost.test" */
 	uint32_t n_asked, n_in;
 } names = {.lock = PTHREAD_MUTEX_INITIALIZER, .let_go = PTHREAD_COND_INITIALIZER};
 
 typedef int ask_fn(const char *, const char *, const struct addrinfo *, struct addrinfo **);
 
-/* In the place of libc's: "slow.test" is asked of the server above, which says what becomes of
- * "lost.test". */
+/* Replaces libc's: for "slow.test" it waits while the server above is held; for "lost.test" it
+ * returns names.status. */
 int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
 		struct addrinfo **res)
 {
@@ -267,8 +267,8 @@ static void names_count(uint32_t *ret_asked, uint32_t *ret_in)
 	pthread_mutex_unlock(&names.lock);
 }
 
-/* A name that takes longer to look up than anybody waits holds up neither workers nor the end of
- * who asked, and is there in the end. */
+/* A slow lookup occupies no worker and does not delay the end of its client. Its result is used in
+ * the end. */
 static void slow_name(struct bed *b)
 {
 	uint32_t n_asked, n_in;
@@ -320,8 +320,8 @@ static void names_say(int status)
 	pthread_mutex_unlock(&names.lock);
 }
 
-/* Who asks for known hosts hears at once that one is not, until it has been connected; who does
- * not, and who waits for a name server, goes on until the name is there. */
+/* With hosts_known an unknown host fails immediately, unless the client was connected before.
+ * Without it, or if no name server answers, the client tries until the name exists. */
 static void lost_name(struct bed *b)
 {
 	uint32_t n_asked, n_in;
@@ -349,7 +349,7 @@ static void lost_name(struct bed *b)
 		assert_true(loop_now_us() - from_us >= 200000);
 		names_say(0);
 		assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
-		/* It has been connected: not at once any more. */
+		/* The client was connected: it does not fail immediately. */
 		names_say(EAI_NONAME);
 		suite_server_stop(b, 0);
 		(void)fiber_sleep_us(50000);

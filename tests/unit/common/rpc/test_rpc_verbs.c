@@ -94,7 +94,7 @@ int main(int argc, char **argv)
 		printf("skipped: %s\n", why);
 		return SKIPPED;
 	}
-	/* The limits of a small card, for who asks. */
+	/* Limits of a small card, from the environment. */
 	options.qps_max = number("VERBS_QPS");
 	options.wrs_max = number("VERBS_WRS");
 	options.sges_max = number("VERBS_SGES");
@@ -115,9 +115,9 @@ int main(int argc, char **argv)
 		return SKIPPED;
 	}
 	how.program = argv[0];
-	/* For the processes that tests start. */
+	/* for the processes that tests start */
 	(void)setenv("VERBS_LISTEN", how.listen, 1);
-	/* One test alone. */
+	/* one test alone */
 	if (getenv("VERBS_TEST") != NULL)
 		cmocka_set_test_filter(getenv("VERBS_TEST"));
 	return suite_main("rpc over verbs", run);

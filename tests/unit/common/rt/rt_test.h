@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A loop of its own for each test: rt_run(fn, arg) runs fn as a fiber and returns when all fibers
- * have ended. */
+/* A loop for each test: rt_run(fn, arg) runs fn as a fiber and returns when all fibers have
+ * ended. */
 #ifndef LEAT_TESTS_RT_TEST_H
 #define LEAT_TESTS_RT_TEST_H
 
@@ -58,7 +58,7 @@ static inline void rt_run(void (*fn)(void *arg), void *arg)
 	rt_run_opts(fn, arg, &opts);
 }
 
-/* A loop on a thread of its own. */
+/* Starts a loop on its own thread. */
 static inline struct loop *rt_start(struct env *env, uint32_t spin_us)
 {
 	struct loop_options opts = { .name = "test-peer", .spin_us = spin_us };

@@ -66,7 +66,7 @@ static void test_files(void **state)
 	rt_run(files_main, NULL);
 }
 
-/* More than the window of one call. */
+/* More vectors than one call takes. */
 static void long_vector_main(void *arg)
 {
 	struct env *env = loop_env(loop_self());
@@ -258,7 +258,7 @@ static void io(void *arg)
 		a->rc = -LE_CORRUPT;
 }
 
-/* More at once than the ring has places. */
+/* More concurrent operations than the ring has entries. */
 static void many_main(void *arg)
 {
 	struct env *env = loop_env(loop_self());
@@ -297,7 +297,7 @@ static void test_clock_and_randomness(void **state)
 	env_real_destroy(env);
 }
 
-/* An env of which every call says -LE_INTR once. */
+/* An env in which every first call returns -LE_INTR. */
 static struct {
 	int n_calls;
 	struct env_file file;

@@ -81,7 +81,7 @@ static void park_main(void *arg)
 	spawn("p", parker, t);
 	fiber_yield();
 	fiber_wake(t->fiber);
-	fiber_wake(t->fiber); /* not run since: no second wake */
+	fiber_wake(t->fiber); /* it has not run since: no second wake */
 	fiber_yield();
 	assert_string_equal(t->text, "1");
 	fiber_yield();
@@ -89,13 +89,13 @@ static void park_main(void *arg)
 	fiber_wake(t->fiber);
 	fiber_yield();
 	assert_string_equal(t->text, "12");
-	/* A wake that comes first is kept, one deep. */
+	/* An early wake is kept; a second one is not. */
 	fiber_wake(fiber_self());
 	fiber_wake(fiber_self());
 	fiber_park();
 	assert_int_equal(fiber_park_until(loop_now_us() + 1000), -LE_TIMEDOUT);
 	assert_int_equal(fiber_park_until(loop_now_us()), -LE_TIMEDOUT);
-	/* A wake meant for the fiber's own park is not lost in another wait. */
+	/* A wake for the fiber's own park is not lost in another wait. */
 	fiber_wake(fiber_self());
 	assert_int_equal(fiber_sleep_us(1000), 0);
 	assert_int_equal(fiber_park_until(loop_now_us() + 1000), 0);
@@ -126,7 +126,7 @@ static void interrupt_main(void *arg)
 	t->fiber = NULL;
 	spawn("s", sleeper, t);
 	fiber_yield();
-	/* The struct has no handle of it: interrupt ourselves first, pending. */
+	/* sleeper stores no handle: interrupt this fiber instead, before it sleeps. */
 	fiber_interrupt(fiber_self());
 	assert_int_equal(fiber_sleep_us(1000), -LE_INTR);
 	assert_int_equal(fiber_sleep_us(1000), 0);
@@ -283,7 +283,7 @@ static void mutex_main(void *arg)
 	assert_false(t->m.held);
 }
 
-/* Two of a thing, for eight who take one again as soon as they have given one back. */
+/* Two tokens, for eight fibers that take one again as soon as they have returned one. */
 struct turns {
 	struct turnq q;
 	int n_free, taken[8], status;
@@ -347,7 +347,7 @@ static void turns_main(void *arg)
 		fiber_yield();
 	t->ended = true;
 	latch_wait(&t->done);
-	/* The first in the queue gives up; what was given meanwhile is for the next one. */
+	/* The first in the queue times out; the next one gets what was returned meanwhile. */
 	latch_init(&t->done, 2);
 	t->n_free = 0;
 	spawn("first", impatient, t);
@@ -412,8 +412,8 @@ static void parallel_main(void *arg)
 	assert_int_equal(loop_n_fibers(loop_self()), 1);
 }
 
-/* Who interrupts the caller interrupts what waits, also what has not begun, but not what comes
- * after it. */
+/* Interrupting the caller interrupts the waiting fibers, also those that have not begun, but not
+ * later ones. */
 struct sleeps {
 	uint32_t n, interrupted;
 	struct fiber *caller;
@@ -470,7 +470,7 @@ static void test_parallel(void **state)
 	rt_run(parallel_main, NULL);
 }
 
-/* Deep enough to touch much of a stack. */
+/* Uses much of the stack. */
 static uint32_t dig(uint32_t depth)
 {
 	volatile uint8_t pad[512];
@@ -529,7 +529,7 @@ static void test_number_of_fibers_is_bounded(void **state)
 	rt_run_opts(limit_main, NULL, &opts);
 }
 
-/* Just below a stack that lies above another one. */
+/* Writes just below a stack that is above another one. */
 static void write_below(void *arg)
 {
 	struct fiber *f = fiber_self();
@@ -559,7 +559,7 @@ static void test_a_large_frame_does_not_reach_the_next_stack(void **state)
 		if (pid == 0)
 			rt_run(below_main, &distances[i]);
 		assert_int_equal(waitpid(pid, &status, 0), pid);
-		/* Sanitizers report it themselves and exit. */
+		/* sanitizers report it themselves and exit */
 		assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) != 0);
 	}
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loops: timers, mail under load, two loops, calls from threads and their end. */
+/* Loops: timers, mail under load, two loops, calls from threads, and the end of a loop. */
 #include "common/rt/env_real.h"
 #include "tests/unit/common/rt/rt_test.h"
 
@@ -23,7 +23,7 @@ struct ticks {
 	uint32_t again;
 };
 
-static struct ticks *ticks; /* of the test that runs: a timer has no argument */
+static struct ticks *ticks; /* of the running test: a timer has no argument */
 
 static void tick(struct timer *t)
 {
@@ -343,7 +343,7 @@ static void job_main(void *arg)
 	fail(); /* the loop has ended */
 }
 
-/* The worker tells its loop after that has given its fiber up. */
+/* A worker finishes after its loop has ended, without waiting for the fiber. */
 static void test_a_worker_outlives_its_loop(void **state)
 {
 	struct loop_options opts = { .name = "test", .drain_ms = 50 };
@@ -384,7 +384,7 @@ static void event_came(struct loop_watch *watch)
 
 	w->n_calls++;
 	if (w->leave) {
-		w->leave = false; /* unread: called again, unless it said that it drains */
+		w->leave = false; /* unread: called again, unless the watch drains */
 		return;
 	}
 	if (read(w->fd, &n, sizeof(n)) == sizeof(n))
@@ -414,14 +414,15 @@ static void watch_main(void *arg)
 	assert_int_equal(loop_watch_start(&w.watch, w.fd), 0);
 	for (int i = 0; i < 1000; i++)
 		one_event(&w);
-	/* A poll that stays armed may tell of an event that has been read with the one before. */
+	/* A poll that stays armed may report an event that was read with the previous one. */
 	assert_true(w.n_calls >= 1000);
 	if (!w.watch.drains) {
 		w.leave = true;
 		one_event(&w);
 		assert_false(w.leave);
 	}
-	/* What was there before the watch is seen; stopped by itself, then from outside. */
+	/* An event from before the watch is reported. The watch is stopped in its callback, then
+	 * from outside. */
 	w.stop = true;
 	one_event(&w);
 	assert_null(w.watch.internal);

@@ -123,7 +123,7 @@ static void test_echo(void **state)
 	rt_run_opts(echo_main, NULL, &opts);
 }
 
-/* Takes the connection and neither reads nor writes. */
+/* Accepts the connection and neither reads nor writes. */
 static void mute(void *arg)
 {
 	struct peer *p = arg;
@@ -203,7 +203,7 @@ static void interrupt_main(void *arg)
 			fiber_yield();
 		assert_int_equal(r.status, -LE_INTR);
 	}
-	/* What comes now is not swallowed by the cancelled operation. */
+	/* The cancelled operation does not consume later data. */
 	assert_int_equal(net_send_all(p.fd, &iov, 1, NO_DEADLINE), 0);
 	assert_int_equal(net_recv(fd, r.buf, 64, loop_deadline_ms(60000)), 4);
 	/* net_shutdown wakes as well. */
@@ -243,7 +243,7 @@ static void accept_main(void *arg)
 	(void)arg;
 	assert_int_equal(net_addr_parse("[::1]:0", &any), 0);
 	for (int round = 0; round < 2; round++) {
-		/* Where there is no IPv6, there is nothing to see. */
+		/* without IPv6 there is nothing to test */
 		if (net_listen(&any, 4, &p.listen_fd, NULL) < 0)
 			return;
 		p.ended = false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulator: repeatable, and honest about what a crash leaves on disk. */
+/* The simulator: repeatable, and exact about what a crash leaves on disk. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -215,7 +215,7 @@ static void crash_ends_everything(void **state)
 	assert_int_equal(sim_proc_incarnation(p), incarnation + 1);
 	while (sim_step(s))
 		;
-	assert_int_equal(n_fired, 1); /* the one that belonged to no loop */
+	assert_int_equal(n_fired, 1); /* the one that belongs to no loop */
 
 	done = false;
 	assert_int_equal(sim_proc_start(p, suicide_main, NULL), 0);
@@ -312,7 +312,8 @@ static void files(void **state)
 #define SECTORS 16
 static uint8_t image[SECTORS * 512];
 
-/* Leaves /d/f (synced as 'A', then written as 'B' without), names with and without syncdir. */
+/* Leaves /d/f (synced with 'A', then written with 'B' without a sync), and names with and without
+ * syncdir. */
 static void before_crash(struct loop *l, void *arg)
 {
 	struct env *env = loop_env(l);
@@ -354,7 +355,7 @@ static void after_crash(struct loop *l, void *arg)
 	free(text);
 	bool new_there = there(env, "/d/new");
 	ASSERT(env_read_file(env, "/d/old", 10, &text, &len) == 0);
-	/* Atomic: both names, or neither. */
+	/* atomic: both names, or neither */
 	ASSERT(new_there == (strcmp(text, "old") == 0));
 	free(text);
 	seen.renamed |= !new_there;
@@ -454,7 +455,7 @@ static void dirs_are_there(struct loop *l, void *arg)
 	done = true;
 }
 
-/* A store whose folder is forgotten is lost with all that was synced inside. */
+/* A store with an unsynced directory would be lost with everything that was synced in it. */
 static void made_directories_survive_a_crash(void **state)
 {
 	(void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slot pools: references, order of reuse, fairness to those who wait. */
+/* Slot pools: references, order of reuse, fairness to waiting fibers. */
 #include "tests/unit/common/rt/rt_test.h"
 
 #include <string.h>
@@ -37,7 +37,7 @@ static void test_try_get(void **state)
 	slot_unref(s[2]);
 	slot_unref(NULL);
 	again = slot_try_get(p);
-	assert_ptr_equal(again, s[2]); /* the warm one */
+	assert_ptr_equal(again, s[2]); /* the one freed last */
 	slot_unref(again);
 	slot_unref(s[1]);
 	slot_unref(s[3]);
@@ -80,7 +80,7 @@ static void fair_main(void *arg)
 	assert_int_equal(fiber_sleep_us(3000), 0);
 	assert_int_equal(t[1].status, -LE_TIMEDOUT);
 	slot_unref(held);
-	assert_null(slot_try_get(p)); /* it is the first waiter's */
+	assert_null(slot_try_get(p)); /* it belongs to the first waiter */
 	fiber_yield();
 	assert_int_equal(t[0].number, 1);
 	fiber_interrupt(t[2].fiber);

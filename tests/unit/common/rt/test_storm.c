@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Everything that waits, at once, while somebody interrupts at random and deadlines pass: nothing
- * may be lost (bytes, slots, tokens, the mutex) and nobody may wait for ever.
+ * All kinds of waits concurrently, with random interrupts and deadlines: nothing may be lost
+ * (bytes, slots, tokens, the mutex), and no fiber may wait without end.
  */
 #include "tests/unit/common/rt/rt_test.h"
 
@@ -45,7 +45,7 @@ static uint64_t soon(void)
 	return loop_now_us() + below(200);
 }
 
-/* Interrupted or not. */
+/* Sleeps; may be interrupted. */
 static void rest(void)
 {
 	(void)!fiber_sleep_us(below(60));
@@ -118,7 +118,7 @@ static void token_fiber(void *arg)
 	end_victim();
 }
 
-/* One wake for each token: one that is lost leaves somebody waiting. */
+/* One wake for each token: a lost wake would leave a fiber waiting. */
 static void mint_fiber(void *arg)
 {
 	(void)arg;
