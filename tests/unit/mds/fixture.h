@@ -41,8 +41,7 @@ struct fx {
 	struct rpc_server *oss[FX_TARGETS];
 	char oss_addr[FX_TARGETS][64];
 	uint64_t n_trims, n_punches, n_removed, n_syncs;
-	uint64_t intent_seq[FX_TARGETS][FX_SLOTS]; /* by chain and slot: sequence of the last
-						    * trim or punch */
+	uint64_t intent_seq[FX_TARGETS][FX_SLOTS]; /* by chain and slot: last trim or punch */
 	bool oss_fail, oss_stop, to_crash;
 	bool shown;       /* a trim reports that other clients have chunk leases, */
 	uint64_t cut;     /* and that it changed that many chunks, */

@@ -107,15 +107,13 @@ static const struct {
 	{10, 9, 9, 0670, 7, 0},
 	{10, 9, 9, 0640, PERM_R, 0}, /* the mask */
 	{10, 9, 9, 0640, PERM_W, -LE_ACCES},
-	{10, 20, 21, 0614, PERM_R, -LE_ACCES}, /* the user has an entry: the others' entry does
-					        * not count */
+	{10, 20, 21, 0614, PERM_R, -LE_ACCES}, /* own entry: not the others' */
 	{11, 2, 9, 0670, PERM_R, 0},           /* the owning group */
 	{11, 2, 9, 0670, PERM_W, -LE_ACCES},
 	{11, 2, 21, 0670, PERM_W, 0},                   /* by another of the user's groups */
-	{11, 20, 21, 0670, PERM_R | PERM_W, -LE_ACCES}, /* no entry grants both */
+	{11, 20, 21, 0670, PERM_R | PERM_W, -LE_ACCES}, /* no entry has both */
 	{11, 20, 9, 0670, PERM_R | PERM_X, 0},
-	{11, 20, 9, 0627, PERM_R, -LE_ACCES}, /* the user is in a group: the others' entry does
-					       * not count */
+	{11, 20, 9, 0627, PERM_R, -LE_ACCES}, /* a group's entry: not the others' */
 	{11, 9, 9, 0674, PERM_R, 0},          /* others */
 	{11, 9, 9, 0670, PERM_R, -LE_ACCES},
 	{0, 9, 9, 0600, PERM_R | PERM_W, 0},

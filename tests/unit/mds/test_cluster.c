@@ -172,8 +172,7 @@ static void layout_body(struct fx *f)
 	assert_int_equal(a.layout.chunk_size, 65536);
 	assert_int_equal(a.layout.table, FX_TARGETS);
 	q.ino = a.ino;
-	assert_int_equal(fx_call(f, OP_mds_layout_set, &q, &p), -LE_BUSY); /* a session has it
-									    * open for writing */
+	assert_int_equal(fx_call(f, OP_mds_layout_set, &q, &p), -LE_BUSY); /* open for writing */
 	assert_int_equal(fx_close(f, a.ino, O_WRONLY, UINT64_MAX), 0);
 	q.layout.chunk_size = 1 << 20;
 	assert_int_equal(fx_call(f, OP_mds_layout_set, &q, &p), 0);
@@ -305,8 +304,7 @@ static void test_rules(void **state)
 	perm_new(&owner, &dir, &mode, &gid);
 	assert_int_equal(mode & S_ISGID, S_ISGID);
 	assert_int_equal(perm_kill_suid(06755), 0755);
-	assert_int_equal(perm_kill_suid(02644), 02644); /* not executable: S_ISGID means
-							 * mandatory locking */
+	assert_int_equal(perm_kill_suid(02644), 02644); /* mandatory locking: not executable */
 }
 
 TEST(test_register, register_body)

@@ -519,8 +519,7 @@ static void fenced(struct fx *f)
 	writers(f);
 	last_session_ends(f);
 	began = loop_now_us();
-	f->m->cluster.targets[0]->gone = true; /* its connection closed, but it still sends
-					        * heartbeats */
+	f->m->cluster.targets[0]->gone = true; /* but it sends heartbeats */
 	for (uint32_t i = 0; i < n; i++) {
 		struct mds_target_heartbeat_req q = {.target = i + 1,
 						     .uuid = {{100, (uint8_t)i}},

@@ -74,8 +74,7 @@ static void together_body(struct fx *f)
 	assert_int_equal(tg_state(both, 2), MEMBER_SYNC);
 	assert_int_equal(tg_state(one, 2), MEMBER_OUT);
 	membership_health(c, &h);
-	assert_int_equal(h.down, 2 + 2); /* both chains of the two, and their chains of one
-					  * member */
+	assert_int_equal(h.down, 2 + 2); /* both shared chains, both single ones */
 	assert_int_equal(h.degraded, 4);
 	assert_int_equal(tg_come_back(f, 2), 0);
 	assert_int_equal(both->members[0].target, 2);

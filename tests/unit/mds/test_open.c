@@ -307,8 +307,7 @@ static void append_body(struct fx *f)
 	f->oss_fail = true; /* while all sessions append, the chains are not queried */
 	assert_int_equal(append(f, a.ino, 20, 0), 10);
 	assert_int_equal(append(f, a.ino, 5, 100), 100); /* the client's size counts */
-	assert_int_equal(fx_attr(f, a.ino).size, 0);     /* reserved bytes do not count as
-							  * written */
+	assert_int_equal(fx_attr(f, a.ino).size, 0);     /* reserved, but not written */
 	f->oss_fail = false;
 	f->session = first;
 	f->slot = 0;
@@ -858,8 +857,7 @@ static void linger_body(struct fx *f)
 	assert_int_equal(fx_rename(f, LEAT_ROOT_INO, "new", LEAT_ROOT_INO, "cur", 0), 0);
 	assert_int_equal(fx_open(f, a.ino, O_RDONLY), -LE_STALE);
 	assert_int_equal(fx_open(f, a.ino, O_RDONLY | OPEN_ORPHAN), 0);
-	assert_int_equal(fx_open(f, a.ino, O_RDONLY), -LE_STALE); /* needs the flag, even while
-								   * open */
+	assert_int_equal(fx_open(f, a.ino, O_RDONLY), -LE_STALE); /* also while it is open */
 	fx_sleep_ms(8000);
 	assert_int_equal(fx_attr(f, a.ino).nlink, 0);
 	assert_int_equal(fx_close(f, a.ino, O_RDONLY, UINT64_MAX), 0);

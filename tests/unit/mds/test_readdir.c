@@ -106,8 +106,7 @@ static void empty_body(struct fx *f)
 	assert_int_equal(p.eof, 1);
 	make(f, LEAT_ROOT_INO, 1);
 	l = (struct list_state){0};
-	list_some(f, LEAT_ROOT_INO, 1, true, &l); /* at least one entry, however small max_bytes
-						   * is */
+	list_some(f, LEAT_ROOT_INO, 1, true, &l); /* at least one entry */
 	assert_int_equal(l.n, 1);
 }
 

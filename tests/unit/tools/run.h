@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs `leat` in a child process as users do, and returns what it prints. Each command runs in a new
- * folder of its own, which is removed afterwards. In command lines and in output `~` stands for that
- * folder. The folder has:
+ * Runs `leat` in a child process as users do, and returns what it prints. Each command runs in a
+ * new folder of its own, which is removed afterwards. In command lines and in output `~` stands for
+ * that folder. The folder has:
  *
  *   file          6 bytes            dir/a, dir/sub/b   5000 bytes, 1 byte
  *   bad.conf      a leat.conf with an unknown parameter

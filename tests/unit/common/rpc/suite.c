@@ -115,8 +115,7 @@ static void test_statuses(struct bed *b)
 	struct mds_lookup_req lq = { .name = bytes_str("x") };
 	struct mds_lookup_rep lp;
 	call = (struct rpc_call){ .op = OP_mds_lookup, .req = &lq, .rep = &lp };
-	assert_int_equal(rpc_call(c, &call), -LE_UNKNOWN_OP); /* a valid operation without a
-							       * handler here */
+	assert_int_equal(rpc_call(c, &call), -LE_UNKNOWN_OP); /* no handler here */
 	call.op = 0x3ff;
 	assert_int_equal(rpc_call(c, &call), -LE_UNKNOWN_OP);
 	/* Small bodies, larger than the receive buffer, larger than allowed. */

@@ -56,8 +56,7 @@ struct bed {
 	 * NULL: no processes. See suite_kill.c. */
 	const char *program;
 	bool unbounded; /* frames that are not read block no sender (sim) */
-	bool lazy_sends;        /* the device sends the content that memory has when it is
-				 * received (siw) */
+	bool lazy_sends;        /* the device sends memory as it is at reception (siw) */
 	uint32_t scale;         /* 1: quick; n: n times the work */
 	bool brief;             /* for slow machines: less data, fewer steps */
 	struct rpc_server *server;

@@ -478,8 +478,7 @@ uint64_t rrig_same(struct rrig *r, uint32_t a, uint32_t b)
 	uint64_t n = 0;
 
 	ASSERT(x);
-	ASSERT(fiber_sleep_us(3000000) == 0); /* until all members have the number of the
-					       * committed version */
+	ASSERT(fiber_sleep_us(3000000) == 0); /* until commits have reached all members */
 	do {
 		list_node(r, a, &from, x);
 		list_node(r, b, &from, y);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Chains of two and three members over the simulated network: what is written at the head is equal
- * at every member, whatever fails meanwhile.
+ * Chains of two and three members over the simulated network: all members are equal, whatever
+ * fails.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -140,8 +140,8 @@ static void trim_again_at_last(struct chain_rig *r)
 	assert_memory_equal(got, data, RIG_BS);
 }
 
-/* Every member has the reply before the client gets it, also the last one, which the second member
- * cannot reach. */
+/* Every member has the reply before the client gets it, also one that the previous member cannot
+ * reach. */
 static void answered_by_all(struct chain_rig *r)
 {
 	static uint8_t data[100];
@@ -170,8 +170,8 @@ static void test_answered_by_all(void **state)
 		chain_rig_run(seed, 3, answered_by_all);
 }
 
-/* The epoch changes to one with another head while the ANSWER is in flight: no request waits for it
- * any longer. */
+/* The next epoch begins with another head while the ANSWER is in flight: no request waits for
+ * it. */
 static void answered_in_next_epoch(struct chain_rig *r)
 {
 	static uint8_t data[100];
@@ -416,7 +416,7 @@ static void lost_follower(struct chain_rig *r)
 	}
 	crig_members(r);
 	crig_wait(&a);
-	/* A client that repeats the request with the new map gets the recorded reply. */
+	/* A repetition with the new map gets the recorded reply. */
 	if (a.rc == -LE_STALE_EPOCH)
 		assert_int_equal(crig_write(r, 0, &a.w, 20000), 0);
 	else
@@ -433,7 +433,7 @@ static void test_lost_follower(void **state)
 	chain_rig_run(41, 3, lost_follower);
 }
 
-/* The head crashes with a version that the others hold: the next head commits it and has the
+/* The head crashes with a version that the others hold: the next head commits it, with its
  * reply. */
 static void lost_head(struct chain_rig *r)
 {
@@ -509,9 +509,9 @@ static void orphan(struct chain_rig *r)
 	crig_fill(data, RIG_CS, 1);
 	assert_int_equal(crig_write(r, 0, &w, 20000), 0);
 	crig_wait_quiet(r);
-	/* In this epoch the third member is downstream of the head. Then the head crashes and the
-	 * second member, which was not notified, leads. (No metadata server would do that: it
-	 * stands for any lost message.) */
+	/* In this epoch the third member is downstream of the head. Then the second one leads,
+	 * which was not notified. (A metadata server would not do that: it stands for any lost
+	 * message.) */
 	r->order[1] = 2;
 	r->order[2] = 1;
 	crig_members(r);
@@ -544,8 +544,7 @@ static void test_orphan(void **state)
 	chain_rig_run(80, 3, orphan);
 }
 
-/* Frames are lost, doubled, late and reordered, and links break: each write is executed once, and
- * all members are equal. */
+/* Bad frames and links: each write is executed once, and all members are equal. */
 static void bad_network(struct chain_rig *r)
 {
 	struct transport_sim_options bad = {.delay_us_max = 2000,
@@ -609,8 +608,8 @@ static void test_removed_before(void **state)
 	chain_rig_run(139, 2, removed_before);
 }
 
-/* All members lose power during writes. Any of them may become the head: it has every acknowledged
- * write, and every store is sound. */
+/* All members lose power during writes. Each may become the head: it has all acknowledged
+ * writes. */
 static void power_loss(struct chain_rig *r)
 {
 	static uint8_t data[RIG_CS], got[RIG_CS];
@@ -804,8 +803,7 @@ static void test_overtaken_twice(void **state)
 		chain_rig_run(seed, 2 + seed % 2, overtaken_twice);
 }
 
-/* A member that is OUT has a version that no other member has received: the chunk stays logged, so
- * that it is compared when the member returns. */
+/* A member that is OUT has a version of its own: the chunk stays logged, so that it is compared. */
 static int count_key(void *arg, const struct chunk_key *k)
 {
 	(void)k;
@@ -941,8 +939,7 @@ static void broken_member(struct chain_rig *r)
 	assert_memory_equal(got, data, RIG_BS);
 }
 
-/* The writer must repeat: the other member has everything acknowledged, and becomes the head
- * soon. */
+/* The writer must repeat: the other member has everything acknowledged, and becomes the head. */
 static void broken_head(struct chain_rig *r, bool syncs_only)
 {
 	static uint8_t data[RIG_BS], got[RIG_CS];

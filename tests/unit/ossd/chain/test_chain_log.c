@@ -97,8 +97,7 @@ static void pending_rows(struct rig *r, void *arg)
 	write_chunk(w, 2, false);                   /* pending again */
 	assert_int_equal(count(w, ROW_PENDING), 2);
 	for (uint64_t i = 10; i < 200; i++)
-		write_chunk(w, i, true); /* rows of many idle ones are deleted with the changes
-					  * of others */
+		write_chunk(w, i, true); /* idle rows are deleted with other changes */
 	chain_log_close(w->log);
 }
 
@@ -258,8 +257,7 @@ static void stays_given_up(struct rig *r, void *arg)
 
 	(void)r;
 	start(w);
-	adopt(w, 5, true, false); /* must not start a new log: it would lack changes of this
-				   * epoch */
+	adopt(w, 5, true, false); /* no new log: it would lack changes */
 	write_chunk(w, 40, true);
 	assert_int_equal(chain_log_epoch(w->log, CHAIN), 0);
 	assert_int_equal(count(w, ROW_CHANGED), 0);

@@ -295,8 +295,7 @@ static void pages_do_not_wait(struct chain_rig *r)
 	assert_int_equal(crig_write(r, r->order[0], &w, 20000), 0);
 	assert_int_equal(sync_readers(r, WRITER, 0), 0);
 	assert_int_equal(sync_readers(r, WRITER, chunk.ino.v + 1), 0);
-	assert_int_equal(sync_readers(r, READER, chunk.ino.v), 0); /* its own kernel has the new
-								    * data */
+	assert_int_equal(sync_readers(r, READER, chunk.ino.v), 0); /* its kernel has the data */
 	assert_true(loop_now_us() - from < 400000);
 	/* A session that must be sure that its data is visible sends oss_sync. */
 	assert_int_equal(fiber_spawn("release", release_later, r), 0);

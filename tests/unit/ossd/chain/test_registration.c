@@ -36,8 +36,7 @@ static struct {
 	bool named; /* the chain, with this target and another one SYNC */
 	uint32_t epoch, chains_epoch, lease_ms, read_ms;
 	uint32_t n_heartbeats, n_registers;
-	bool hold, held; /* withhold the reply to a heartbeat, after its contents are decided;
-			  * withheld */
+	bool hold, held; /* withhold the reply to a heartbeat; withheld */
 	/* what the metadata server has received */
 	uint64_t incarnation;
 	uint32_t n_bad, said_read_ms;

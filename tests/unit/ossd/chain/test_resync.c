@@ -397,8 +397,7 @@ static void committed_meanwhile(struct rrig *r, void *arg)
 		struct timed_write w = {.r = r, .value = (uint8_t)(2 + i)};
 
 		rrig_set(r, "012", "SSO");
-		assert_int_equal(rrig_write(r, 900, 0, w.value, LEN), 0); /* more than the log
-									   * can hold */
+		assert_int_equal(rrig_write(r, 900, 0, w.value, LEN), 0); /* the log overflows */
 		w.delay_us = (x = hash_u64(x)) % 8000;
 		assert_int_equal(fiber_spawn("timed", timed_writer, &w), 0);
 		(void)fiber_sleep_us(3000);

@@ -29,8 +29,7 @@ static void none_are_forgotten(struct rig *r, void *arg)
 	assert_int_equal(fiber_sleep_us(CHUNK_NONE_KEEP_US / 2 + 1000), 0);
 	id.idx = 0;
 	assert_int_equal(rig_read(r, &id, 0, data, sizeof(data), false), sizeof(data));
-	assert_int_equal(r->store->cache.map.n, 2); /* the chunk, and the record that was used
-						     * last */
+	assert_int_equal(r->store->cache.map.n, 2); /* id, and the one used last */
 }
 
 static void test_none_are_forgotten(void **state)
