@@ -223,7 +223,7 @@ static void there_is_an_end_of_them(struct chain_rig *r)
 	assert_int_equal(read_leased(r, r->order[0], 1), 1);
 }
 
-/* The file was truncated to zero and is written again. The reader releases its lease under the old
+/* The file was truncated to zero and is written again. The reader releases its lease under the new
  * generation. */
 static void another_generation_waits_too(struct chain_rig *r)
 {

@@ -273,8 +273,8 @@ static void test_first_change(void **state)
 }
 
 /*
- * A second session writes after the first write was acknowledged, waits for the first write to be
- * durable, and is lost with it. In whatever order the sessions repeat, the later write remains.
+ * A second session writes after the first write was accepted, waits for that to be durable, and is
+ * lost with it. In whatever order the sessions repeat, the later write remains.
  */
 static void later_stays(struct chain_rig *r)
 {
