@@ -17,9 +17,10 @@ struct client;
 struct inode_io;
 struct ll_file;
 
-/* Handles cb_append_recall, the recall of append reservations up to a change counter. Returns when
- * no append uses one of them and its bytes are visible; a reservation is void if its reply is still
- * in flight. Does not wait for requests to the MDS. Returns 0 or -LE_INTR. Yields. */
+/* Handles cb_append_recall, the recall of append reservations. Voids all of them up to the change
+ * counter of the request, also those whose reply has not arrived. Returns when no append uses one
+ * and what was written is visible. Does not wait for requests to the MDS. Returns 0 or -LE_INTR.
+ * Yields. */
 int append_recall(struct client *c, const struct cb_append_recall_req *req) CHECK_RESULT;
 
 /* The append reservation of one append: bytes [off, end) of the file. end 0: none yet. lost: other
@@ -31,10 +32,10 @@ struct append_range {
 };
 
 /* Reserves len bytes at the end of the file, at the MDS. Repeats the request while a recall
- * overtakes the reply. p: the previous reservation of this append; replaced. A reservation that the
- * previous process got for this append is replaced too, because it may have been used and recalled.
- * Returns 0, -LE_FBIG, or the error; -LE_IO if recalls overtook every reply until the deadline.
- * Yields. */
+ * overtakes the reply. p: in: the previous reservation of this append (end 0: none); out: the new
+ * one. A reservation that the previous process got for this append is replaced too, because it may
+ * have been used and recalled. Returns 0, -LE_FBIG, or the error; -LE_IO if recalls overtook every
+ * reply until the deadline. Yields. */
 int append_reserve(struct ll_file *f, uint64_t len, struct append_range *p);
 
 /*

@@ -10,8 +10,8 @@
  * silent for client_lease_ms have expired at its client, so a read lease needs no answer then.
  * If it is a write lease, or the holder has a lock that another client requests, the server
  * evicts its session, and the object servers refuse what it still sends. A holder that is in
- * contact but does not answer is evicted as well, after requests that followed each other within
- * session_ttl_ms have waited for session_ttl_ms in all.
+ * contact but does not answer is evicted once requests have waited for its lease for
+ * session_ttl_ms in total. The total starts again after session_ttl_ms without such a request.
  *
  * Under a lease a client opens files for reading without a request. When the lease is recalled,
  * the client first reports which files it has open (client/ops/delegated_open.h). The server

@@ -84,9 +84,10 @@ int inventory_found(struct chunk_inventory *l, const struct chunk_key *k) CHECK_
  * chunks are lost (a lower bound). In a store without an inventory the present rows make up the
  * inventory. Its rows are added to b. */
 uint64_t inventory_loaded(struct chunk_inventory *l, struct kv_batch *b);
-/* inventory_suspects() is true if the chunk, which has an N row, may be one of the lost ones. If
- * it has no K row, inventory_named() subtracts it from its cell. */
+/* Of a chunk that has a row N: returns true if its cell lacks chunks, so that it may be lost. */
 bool inventory_suspects(const struct chunk_inventory *l, const struct chunk_key *k);
+/* Counts the chunk as lost by name and subtracts it from its cell. Call only if
+ * inventory_suspects() and the chunk has no record (row K, ossd/chunk/keys.h). */
 void inventory_named(struct chunk_inventory *l, const struct chunk_key *k);
 /* Adds the row N of a chunk to b, where inventory_add() is not called. */
 void inventory_put_name(const struct chunk_key *k, struct kv_batch *b);
