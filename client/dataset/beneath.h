@@ -23,8 +23,8 @@
  * passed to the inner env. Owned by one loop. The calls in the section "these block" block for as
  * long as a local file system needs, and may be made on any env, or on NULL.
  */
-#ifndef LEAT_STAGE_BENEATH_H
-#define LEAT_STAGE_BENEATH_H
+#ifndef LEAT_CLIENT_DATASET_BENEATH_H
+#define LEAT_CLIENT_DATASET_BENEATH_H
 
 #include <stdbool.h>
 #include <sys/stat.h>

@@ -13,8 +13,8 @@
  * If several processes add the same name, one succeeds, and each other process removes its folder.
  * Removal removes the folder first, as a whole. Everything yields.
  */
-#ifndef LEAT_STAGE_CATALOG_H
-#define LEAT_STAGE_CATALOG_H
+#ifndef LEAT_CLIENT_DATASET_CATALOG_H
+#define LEAT_CLIENT_DATASET_CATALOG_H
 
 #include "client/dataset/formats/index.h"
 #include "client/dataset/manifest.h"

@@ -15,8 +15,8 @@
  * is damaged, which is an error that names it. The index records what is left out by kind, reason
  * and number.
  */
-#ifndef LEAT_LOADER_CHOOSE_H
-#define LEAT_LOADER_CHOOSE_H
+#ifndef LEAT_CLIENT_DATASET_CHOOSE_H
+#define LEAT_CLIENT_DATASET_CHOOSE_H
 
 #include "client/dataset/formats/format.h"
 #include "client/dataset/index_build.h"

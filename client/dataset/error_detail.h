@@ -3,8 +3,8 @@
  * The details of a failure that a status cannot express: path, offset, origin and reason. Keeps the
  * first failure. Owned by the operation; only its loop writes.
  */
-#ifndef LEAT_STAGE_DETAIL_H
-#define LEAT_STAGE_DETAIL_H
+#ifndef LEAT_CLIENT_DATASET_ERROR_DETAIL_H
+#define LEAT_CLIENT_DATASET_ERROR_DETAIL_H
 
 #include <stdint.h>
 

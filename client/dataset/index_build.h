@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Makes the sample index of a set of files. Reads only what the format needs: the beginnings of
  * some plain files; headers and directories of archives (choose.h, formats/format.h). */
-#ifndef LEAT_LOADER_BUILD_H
-#define LEAT_LOADER_BUILD_H
+#ifndef LEAT_CLIENT_DATASET_INDEX_BUILD_H
+#define LEAT_CLIENT_DATASET_INDEX_BUILD_H
 
 #include "client/dataset/error_detail.h"
 #include "client/dataset/formats/files.h"

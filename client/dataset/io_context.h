@@ -4,8 +4,8 @@
  * there is a Leat instance, its loop is used, so that its data needs no second thread; else a loop
  * is made.
  */
-#ifndef LEAT_STAGE_IO_H
-#define LEAT_STAGE_IO_H
+#ifndef LEAT_CLIENT_DATASET_IO_CONTEXT_H
+#define LEAT_CLIENT_DATASET_IO_CONTEXT_H
 
 #include <stdbool.h>
 

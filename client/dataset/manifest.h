@@ -33,8 +33,8 @@
  *   directory below the source: path 0x00
  * so it identifies content and shape, not name, source, rights or times.
  */
-#ifndef LEAT_STAGE_MANIFEST_H
-#define LEAT_STAGE_MANIFEST_H
+#ifndef LEAT_CLIENT_DATASET_MANIFEST_H
+#define LEAT_CLIENT_DATASET_MANIFEST_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Metrics of `leat agent`: its /metrics page is generated from this table. */
-#ifndef LEAT_STAGE_METRICS_H
-#define LEAT_STAGE_METRICS_H
+#ifndef LEAT_CLIENT_DATASET_METRICS_H
+#define LEAT_CLIENT_DATASET_METRICS_H
 
 #include "common/base/metrics.h"
 #include "common/rpc/net_report.h"

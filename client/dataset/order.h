@@ -3,8 +3,8 @@
  * The order of samples as ORDER.md defines it: the sample at position p of an epoch is a pure
  * function of (seed, epoch, data set, p). Immutable after order_init; any thread may call.
  */
-#ifndef LEAT_LOADER_ORDER_H
-#define LEAT_LOADER_ORDER_H
+#ifndef LEAT_CLIENT_DATASET_ORDER_H
+#define LEAT_CLIENT_DATASET_ORDER_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parameters of `leat agent`: section [agent] of leat.conf. */
-#ifndef LEAT_STAGE_PARAMS_H
-#define LEAT_STAGE_PARAMS_H
+#ifndef LEAT_CLIENT_DATASET_PARAMS_H
+#define LEAT_CLIENT_DATASET_PARAMS_H
 
 #include "common/base/config.h"
 

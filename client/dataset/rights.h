@@ -4,8 +4,8 @@
  * list. Manifests store them and copies get them. Pure functions; a pool of access lists belongs to
  * one owner (a scan, a manifest).
  */
-#ifndef LEAT_STAGE_RIGHTS_H
-#define LEAT_STAGE_RIGHTS_H
+#ifndef LEAT_CLIENT_DATASET_RIGHTS_H
+#define LEAT_CLIENT_DATASET_RIGHTS_H
 
 #include <stdbool.h>
 #include <stddef.h>

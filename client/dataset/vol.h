@@ -8,8 +8,8 @@
  * on the client's loop. A file belongs to the loop that opened it. Paths are absolute. Errors are
  * statuses.
  */
-#ifndef LEAT_STAGE_VOL_H
-#define LEAT_STAGE_VOL_H
+#ifndef LEAT_CLIENT_DATASET_VOL_H
+#define LEAT_CLIENT_DATASET_VOL_H
 
 #include <fcntl.h>
 #include <stdbool.h>

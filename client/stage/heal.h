@@ -14,8 +14,8 @@
  *
  * In fibers; yields. Owned by the caller's loop.
  */
-#ifndef LEAT_STAGE_HEAL_H
-#define LEAT_STAGE_HEAL_H
+#ifndef LEAT_CLIENT_STAGE_HEAL_H
+#define LEAT_CLIENT_STAGE_HEAL_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copying one file of a tree, and naming copies. */
-#ifndef LEAT_TREE_COPY_FILE_H
-#define LEAT_TREE_COPY_FILE_H
+#ifndef LEAT_CLIENT_TREE_COPY_FILE_H
+#define LEAT_CLIENT_TREE_COPY_FILE_H
 
 #include "client/tree/copy.h"
 #include "common/base/hmap.h"

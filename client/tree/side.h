@@ -7,8 +7,8 @@
  * All calls but close may yield, and run in fibers of one loop. The caller has checked names
  * (walk.c): no slash, not "..". Errors are statuses.
  */
-#ifndef LEAT_TREE_SIDE_H
-#define LEAT_TREE_SIDE_H
+#ifndef LEAT_CLIENT_TREE_SIDE_H
+#define LEAT_CLIENT_TREE_SIDE_H
 
 #include <dirent.h>
 #include <stdbool.h>

@@ -13,8 +13,8 @@
  * A failure is reported (walk_failed) and marks the directories above it; the walk continues. When
  * the caller cancels, the items on the stack are dropped. Owned by one loop.
  */
-#ifndef LEAT_TREE_WALK_H
-#define LEAT_TREE_WALK_H
+#ifndef LEAT_CLIENT_TREE_WALK_H
+#define LEAT_CLIENT_TREE_WALK_H
 
 #include "client/include/leat/leat_tree.h"
 #include "client/tree/side.h"

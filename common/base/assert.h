@@ -3,8 +3,8 @@
  * Assertions for programmer errors only; always compiled in. An error of a peer, a disk or the
  * allocator is a status, never an assertion.
  */
-#ifndef LEAT_BASE_ASSERT_H
-#define LEAT_BASE_ASSERT_H
+#ifndef LEAT_COMMON_BASE_ASSERT_H
+#define LEAT_COMMON_BASE_ASSERT_H
 
 #include <stddef.h>
 

@@ -2,8 +2,8 @@
 /*
  * The one checksum of Leat: XXH3 64 bit (libxxhash). Only checksum.c includes xxhash.h.
  */
-#ifndef LEAT_BASE_CHECKSUM_H
-#define LEAT_BASE_CHECKSUM_H
+#ifndef LEAT_COMMON_BASE_CHECKSUM_H
+#define LEAT_COMMON_BASE_CHECKSUM_H
 
 #include <stddef.h>
 #include <stdint.h>

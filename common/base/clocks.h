@@ -6,8 +6,8 @@
  *
  * Any thread; a clock_watch has one owner.
  */
-#ifndef LEAT_BASE_CLOCKS_H
-#define LEAT_BASE_CLOCKS_H
+#ifndef LEAT_COMMON_BASE_CLOCKS_H
+#define LEAT_COMMON_BASE_CLOCKS_H
 
 #include <stdbool.h>
 #include <stdint.h>

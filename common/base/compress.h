@@ -4,8 +4,8 @@
  * On the wire and on disk a packed block occupies whole units of 4 KiB, so packing pays only if it
  * saves at least one. Pure functions, any thread.
  */
-#ifndef LEAT_BASE_COMPRESS_H
-#define LEAT_BASE_COMPRESS_H
+#ifndef LEAT_COMMON_BASE_COMPRESS_H
+#define LEAT_COMMON_BASE_COMPRESS_H
 
 #include <stddef.h>
 #include <stdint.h>

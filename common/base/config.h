@@ -26,8 +26,8 @@
  * skipped. Unknown sections are refused with "file:line: ...", and so are, in this program's
  * sections, unknown names, names that are set twice and values that do not match their type.
  */
-#ifndef LEAT_BASE_CONFIG_H
-#define LEAT_BASE_CONFIG_H
+#ifndef LEAT_COMMON_BASE_CONFIG_H
+#define LEAT_COMMON_BASE_CONFIG_H
 
 #include <stdbool.h>
 #include <stddef.h>

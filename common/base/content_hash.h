@@ -3,8 +3,8 @@
  * The hash that identifies content: BLAKE2b with 256 bits (RFC 7693, by libsodium). For identities
  * that must not collide. Damage is detected with checksum.h, which is much faster.
  */
-#ifndef LEAT_BASE_CONTENT_HASH_H
-#define LEAT_BASE_CONTENT_HASH_H
+#ifndef LEAT_COMMON_BASE_CONTENT_HASH_H
+#define LEAT_COMMON_BASE_CONTENT_HASH_H
 
 #include <stddef.h>
 #include <stdint.h>

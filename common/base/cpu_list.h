@@ -3,8 +3,8 @@
  * Lists of processors in the form of Linux and leat.conf: "0-3,8". Plain text; the machine is not
  * examined.
  */
-#ifndef LEAT_BASE_CPU_LIST_H
-#define LEAT_BASE_CPU_LIST_H
+#ifndef LEAT_COMMON_BASE_CPU_LIST_H
+#define LEAT_COMMON_BASE_CPU_LIST_H
 
 #include <sched.h>
 #include <stdbool.h>

@@ -4,8 +4,8 @@
  * checksum of data formats of other programs. Leat's data has the checksum of checksum.h. Pure
  * function.
  */
-#ifndef LEAT_BASE_CRC32C_H
-#define LEAT_BASE_CRC32C_H
+#ifndef LEAT_COMMON_BASE_CRC32C_H
+#define LEAT_COMMON_BASE_CRC32C_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -7,8 +7,8 @@
  *
  * The stream is not trusted. The caller limits the output by the space that it provides.
  */
-#ifndef LEAT_BASE_DECOMPRESS_H
-#define LEAT_BASE_DECOMPRESS_H
+#ifndef LEAT_COMMON_BASE_DECOMPRESS_H
+#define LEAT_COMMON_BASE_DECOMPRESS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
  * Intrusive hash map: nodes are members of the caller's structs; the number of buckets is doubled
  * as it fills. Not locked; owned by the owner of the map.
  */
-#ifndef LEAT_BASE_HMAP_H
-#define LEAT_BASE_HMAP_H
+#ifndef LEAT_COMMON_BASE_HMAP_H
+#define LEAT_COMMON_BASE_HMAP_H
 
 #include <stdint.h>
 

@@ -6,8 +6,8 @@
  * Each node is in the list once, in the order of first mention. All sizes are bounded. Unknown
  * input is refused with its place, never guessed.
  */
-#ifndef LEAT_BASE_HOSTLIST_H
-#define LEAT_BASE_HOSTLIST_H
+#ifndef LEAT_COMMON_BASE_HOSTLIST_H
+#define LEAT_COMMON_BASE_HOSTLIST_H
 
 #include <stddef.h>
 #include <stdint.h>

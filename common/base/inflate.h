@@ -4,8 +4,8 @@
  * zlib. Pure functions, any thread. Leat's data is packed by LZ4 and has the checksum of
  * checksum.h.
  */
-#ifndef LEAT_BASE_INFLATE_H
-#define LEAT_BASE_INFLATE_H
+#ifndef LEAT_COMMON_BASE_INFLATE_H
+#define LEAT_COMMON_BASE_INFLATE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * Intrusive doubly linked list with a head, as in the Linux kernel. The owner of the structs owns
  * the list; nothing here allocates or locks.
  */
-#ifndef LEAT_BASE_LIST_H
-#define LEAT_BASE_LIST_H
+#ifndef LEAT_COMMON_BASE_LIST_H
+#define LEAT_COMMON_BASE_LIST_H
 
 #include <stdbool.h>
 #include <stddef.h>

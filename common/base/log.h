@@ -9,8 +9,8 @@
  * is handled. Libraries do not log above DEBUG. Any thread may call; a line is written by one
  * write(2) or send(2).
  */
-#ifndef LEAT_BASE_LOG_H
-#define LEAT_BASE_LOG_H
+#ifndef LEAT_COMMON_BASE_LOG_H
+#define LEAT_COMMON_BASE_LOG_H
 
 #include <stdbool.h>
 

@@ -4,8 +4,8 @@
  * the same bytes: what the kernel counts as resident, and what the heap reports, most of which are
  * the program's parts (caches, tables).
  */
-#ifndef LEAT_BASE_MEMORY_H
-#define LEAT_BASE_MEMORY_H
+#ifndef LEAT_COMMON_BASE_MEMORY_H
+#define LEAT_COMMON_BASE_MEMORY_H
 
 #include <jansson.h>
 #include <stdint.h>

@@ -12,8 +12,8 @@
  * A value has one writer (the loop that owns it); readers use relaxed atomic loads, so the /metrics
  * thread never takes a lock.
  */
-#ifndef LEAT_BASE_METRICS_H
-#define LEAT_BASE_METRICS_H
+#ifndef LEAT_COMMON_BASE_METRICS_H
+#define LEAT_COMMON_BASE_METRICS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -8,8 +8,8 @@
  *
  * Any thread. Names here are NUL-terminated.
  */
-#ifndef LEAT_BASE_NAMES_H
-#define LEAT_BASE_NAMES_H
+#ifndef LEAT_COMMON_BASE_NAMES_H
+#define LEAT_COMMON_BASE_NAMES_H
 
 #include <jansson.h>
 #include <stdbool.h>

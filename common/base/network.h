@@ -4,8 +4,8 @@
  * as IPv6 (::ffff:a.b.c.d), so the kind of socket over which a peer connects makes no difference.
  * Plain functions; they resolve no names.
  */
-#ifndef LEAT_BASE_NETWORK_H
-#define LEAT_BASE_NETWORK_H
+#ifndef LEAT_COMMON_BASE_NETWORK_H
+#define LEAT_COMMON_BASE_NETWORK_H
 
 #include <stdbool.h>
 #include <stddef.h>

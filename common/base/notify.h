@@ -12,8 +12,8 @@
  * because the manager itself may be waiting for that mount. And every program would load its
  * libraries, users of libleat too.
  */
-#ifndef LEAT_BASE_NOTIFY_H
-#define LEAT_BASE_NOTIFY_H
+#ifndef LEAT_COMMON_BASE_NOTIFY_H
+#define LEAT_COMMON_BASE_NOTIFY_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * A rate of so many units (bytes, names) a second, with a burst. Arithmetic only: the caller reads
  * the clock and waits. Owned by one loop; its fibers share the rate.
  */
-#ifndef LEAT_BASE_RATE_LIMIT_H
-#define LEAT_BASE_RATE_LIMIT_H
+#ifndef LEAT_COMMON_BASE_RATE_LIMIT_H
+#define LEAT_COMMON_BASE_RATE_LIMIT_H
 
 #include <stdint.h>
 

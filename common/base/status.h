@@ -12,8 +12,8 @@
  *              CONN    the connection is lost: reconnect, send it again
  *              MAP     the cluster map is old: refresh it, send it again
  */
-#ifndef LEAT_BASE_STATUS_H
-#define LEAT_BASE_STATUS_H
+#ifndef LEAT_COMMON_BASE_STATUS_H
+#define LEAT_COMMON_BASE_STATUS_H
 
 enum status_retry { RETRY_NEVER, RETRY_SAME, RETRY_CONN, RETRY_MAP };
 

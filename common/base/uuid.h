@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* 16 random bytes that name a cluster, a store, a target or a client; text form 8-4-4-4-12. */
-#ifndef LEAT_BASE_UUID_H
-#define LEAT_BASE_UUID_H
+#ifndef LEAT_COMMON_BASE_UUID_H
+#define LEAT_COMMON_BASE_UUID_H
 
 #include <stdbool.h>
 #include <stdint.h>

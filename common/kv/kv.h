@@ -7,8 +7,8 @@
  * Keys are compared bytewise. All calls come from fibers of one loop; a call that may wait yields.
  * Reads return committed batches only.
  */
-#ifndef LEAT_KV_KV_H
-#define LEAT_KV_KV_H
+#ifndef LEAT_COMMON_KV_KV_H
+#define LEAT_COMMON_KV_KV_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -6,8 +6,8 @@
  *
  * Any thread, one at a time for each store. The functions block.
  */
-#ifndef LEAT_KV_KV_BALLAST_H
-#define LEAT_KV_KV_BALLAST_H
+#ifndef LEAT_COMMON_KV_KV_BALLAST_H
+#define LEAT_COMMON_KV_KV_BALLAST_H
 
 #include <stdbool.h>
 #include <stdint.h>

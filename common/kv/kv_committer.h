@@ -5,8 +5,8 @@
  *
  * The queue is guarded by the committer's lock; everything else belongs to its thread.
  */
-#ifndef LEAT_KV_KV_COMMITTER_H
-#define LEAT_KV_KV_COMMITTER_H
+#ifndef LEAT_COMMON_KV_KV_COMMITTER_H
+#define LEAT_COMMON_KV_KV_COMMITTER_H
 
 #include "common/kv/kv_batch.h"
 

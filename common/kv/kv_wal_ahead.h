@@ -9,8 +9,8 @@
  * Owned by the thread that writes to the store. No other thread may write: zeros are written only
  * after the present end of the file.
  */
-#ifndef LEAT_KV_KV_WAL_AHEAD_H
-#define LEAT_KV_KV_WAL_AHEAD_H
+#ifndef LEAT_COMMON_KV_KV_WAL_AHEAD_H
+#define LEAT_COMMON_KV_KV_WAL_AHEAD_H
 
 #include <stdint.h>
 

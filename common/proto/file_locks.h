@@ -7,8 +7,8 @@
  * An owner is (session, owner, kind). Its ranges never overlap, and adjacent ranges of one type are
  * merged. Owned by the owner of the file. Nothing here yields.
  */
-#ifndef LEAT_PROTO_FILE_LOCKS_H
-#define LEAT_PROTO_FILE_LOCKS_H
+#ifndef LEAT_COMMON_PROTO_FILE_LOCKS_H
+#define LEAT_COMMON_PROTO_FILE_LOCKS_H
 
 #include "common/base/list.h"
 #include "common/proto/types.h"

@@ -11,8 +11,8 @@
  * Bulk data is not hashed: it has its own block checksums. n_desc descriptors (16 bytes each:
  * address u64, length u32, key u32) follow the header on transports with remote memory access.
  */
-#ifndef LEAT_PROTO_FRAME_H
-#define LEAT_PROTO_FRAME_H
+#ifndef LEAT_COMMON_PROTO_FRAME_H
+#define LEAT_COMMON_PROTO_FRAME_H
 
 #include <stdint.h>
 

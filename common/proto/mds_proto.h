@@ -10,8 +10,8 @@
  * the tool with that subcommand. Errors are the status of the reply frame; a failed request has an
  * empty body.
  */
-#ifndef LEAT_PROTO_MDS_PROTO_H
-#define LEAT_PROTO_MDS_PROTO_H
+#ifndef LEAT_COMMON_PROTO_MDS_PROTO_H
+#define LEAT_COMMON_PROTO_MDS_PROTO_H
 
 #include "common/proto/types.h"
 

@@ -3,8 +3,8 @@
  * The table of all messages: op number to name, kind, sizes, encode, decode, print. Generated from
  * MDS_OPS, MDS_CALLBACKS, OSS_OPS and PEER_OPS.
  */
-#ifndef LEAT_PROTO_MESSAGES_H
-#define LEAT_PROTO_MESSAGES_H
+#ifndef LEAT_COMMON_PROTO_MESSAGES_H
+#define LEAT_COMMON_PROTO_MESSAGES_H
 
 #include "common/proto/peer_proto.h"
 

@@ -5,8 +5,8 @@
  * unless the comment says otherwise. Every data request carries a capability and the epoch of the
  * chain.
  */
-#ifndef LEAT_PROTO_OSS_PROTO_H
-#define LEAT_PROTO_OSS_PROTO_H
+#ifndef LEAT_COMMON_PROTO_OSS_PROTO_H
+#define LEAT_COMMON_PROTO_OSS_PROTO_H
 
 #include "common/proto/mds_proto.h"
 

@@ -4,8 +4,8 @@
  * in mds_proto.h. Every connection is authenticated with the cluster key. A receiver uses bytes of
  * a chunk only after its own manifest has confirmed them.
  */
-#ifndef LEAT_PROTO_PEER_PROTO_H
-#define LEAT_PROTO_PEER_PROTO_H
+#ifndef LEAT_COMMON_PROTO_PEER_PROTO_H
+#define LEAT_COMMON_PROTO_PEER_PROTO_H
 
 #include "common/proto/oss_proto.h"
 

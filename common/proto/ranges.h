@@ -4,8 +4,8 @@
  * object servers reserve nothing for them, because data is never written in place. The parts that
  * are not written yet count in blocks and quotas. Plain values, owned by the caller.
  */
-#ifndef LEAT_PROTO_RANGES_H
-#define LEAT_PROTO_RANGES_H
+#ifndef LEAT_COMMON_PROTO_RANGES_H
+#define LEAT_COMMON_PROTO_RANGES_H
 
 #include "common/proto/wire.h"
 

@@ -3,8 +3,8 @@
  * The structs that every part of Leat shares: inode numbers, chunk ids, layouts, attributes,
  * credentials, capabilities, entries of the cluster map.
  */
-#ifndef LEAT_PROTO_TYPES_H
-#define LEAT_PROTO_TYPES_H
+#ifndef LEAT_COMMON_PROTO_TYPES_H
+#define LEAT_COMMON_PROTO_TYPES_H
 
 #include "common/base/compress.h"
 #include "common/proto/wire.h"

@@ -14,8 +14,8 @@
  * the other: missing fields read as zero, extra fields are skipped. This holds for a whole message
  * too, whose length is in the frame. Fields are only ever appended.
  */
-#ifndef LEAT_PROTO_WIRE_H
-#define LEAT_PROTO_WIRE_H
+#ifndef LEAT_COMMON_PROTO_WIRE_H
+#define LEAT_COMMON_PROTO_WIRE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,8 +4,8 @@
  * "tcp:host:port" or "verbs:host:port". Without a scheme the transport chooses (transport_mux.c).
  * Plain functions on text, without name lookup.
  */
-#ifndef LEAT_RPC_ADDR_H
-#define LEAT_RPC_ADDR_H
+#ifndef LEAT_COMMON_RPC_ADDR_H
+#define LEAT_COMMON_RPC_ADDR_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,8 +4,8 @@
  * they have the cluster key. PROTOCOL.md describes the messages. Yields; to enforce a deadline, the
  * caller shuts the link down.
  */
-#ifndef LEAT_RPC_AUTH_H
-#define LEAT_RPC_AUTH_H
+#ifndef LEAT_COMMON_RPC_AUTH_H
+#define LEAT_COMMON_RPC_AUTH_H
 
 #include "common/rpc/addr.h"
 #include "common/rpc/rpc.h"

@@ -3,8 +3,8 @@
  * Capabilities: the MDS signs, object servers verify (BLAKE2b-128, libsodium, keyed by a key
  * derived from the cluster key), so that guessing a chunk's id gives no access to it.
  */
-#ifndef LEAT_RPC_CAP_H
-#define LEAT_RPC_CAP_H
+#ifndef LEAT_COMMON_RPC_CAP_H
+#define LEAT_COMMON_RPC_CAP_H
 
 #include "common/proto/types.h"
 #include "common/rpc/rpc.h"

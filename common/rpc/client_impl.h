@@ -8,8 +8,8 @@
  * rails. A path has one connection for new calls, and perhaps older ones that only finish the
  * calls in flight.
  */
-#ifndef LEAT_RPC_CLIENT_IMPL_H
-#define LEAT_RPC_CLIENT_IMPL_H
+#ifndef LEAT_COMMON_RPC_CLIENT_IMPL_H
+#define LEAT_COMMON_RPC_CLIENT_IMPL_H
 
 #include "common/rpc/addr.h"
 #include "common/rpc/auth.h"

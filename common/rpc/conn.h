@@ -8,8 +8,8 @@
  * this side never has more requests in flight than the peer granted. The id of a call is a running
  * number and its slot; a call is found by one array access.
  */
-#ifndef LEAT_RPC_CONN_H
-#define LEAT_RPC_CONN_H
+#ifndef LEAT_COMMON_RPC_CONN_H
+#define LEAT_COMMON_RPC_CONN_H
 
 #include "common/rpc/rpc.h"
 

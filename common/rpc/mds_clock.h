@@ -7,8 +7,8 @@
  *
  * Owned by the loop of the target or the client. Nothing yields.
  */
-#ifndef LEAT_RPC_MDS_CLOCK_H
-#define LEAT_RPC_MDS_CLOCK_H
+#ifndef LEAT_COMMON_RPC_MDS_CLOCK_H
+#define LEAT_COMMON_RPC_MDS_CLOCK_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * Connections for status pages and /metrics: the output of rpc_client_net and rpc_server_net as
  * JSON, and counters by transport. Plain functions on memory.
  */
-#ifndef LEAT_RPC_NET_REPORT_H
-#define LEAT_RPC_NET_REPORT_H
+#ifndef LEAT_COMMON_RPC_NET_REPORT_H
+#define LEAT_COMMON_RPC_NET_REPORT_H
 
 #include "common/base/copy_counter.h"
 #include "common/base/metrics.h"

@@ -8,8 +8,8 @@
  *             of fibers concurrently → rpc_client_destroy.
  *    Server:  rpc_server_create with a table of handlers; each request runs in a separate fiber.
  */
-#ifndef LEAT_RPC_RPC_H
-#define LEAT_RPC_RPC_H
+#ifndef LEAT_COMMON_RPC_RPC_H
+#define LEAT_COMMON_RPC_RPC_H
 
 #include "common/proto/messages.h"
 #include "common/rpc/transport/transport.h"

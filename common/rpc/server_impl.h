@@ -3,8 +3,8 @@
  * The state of a server, for rpc_server.c (listening, connections) and rpc_request.c (requests),
  * which alone include this. Everything is owned by the server's loop.
  */
-#ifndef LEAT_RPC_SERVER_IMPL_H
-#define LEAT_RPC_SERVER_IMPL_H
+#ifndef LEAT_COMMON_RPC_SERVER_IMPL_H
+#define LEAT_COMMON_RPC_SERVER_IMPL_H
 
 #include "common/base/hmap.h"
 #include "common/rpc/conn.h"

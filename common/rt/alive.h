@@ -6,8 +6,8 @@
  *
  * Owned by the loop that is current in alive_start.
  */
-#ifndef LEAT_RT_ALIVE_H
-#define LEAT_RT_ALIVE_H
+#ifndef LEAT_COMMON_RT_ALIVE_H
+#define LEAT_COMMON_RT_ALIVE_H
 
 #include "common/rt/loop.h"
 

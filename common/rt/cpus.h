@@ -3,8 +3,8 @@
  * Which processors the calling thread may use, and their NUMA nodes. Plain functions over sched_*
  * and sysfs; at start only.
  */
-#ifndef LEAT_RT_CPUS_H
-#define LEAT_RT_CPUS_H
+#ifndef LEAT_COMMON_RT_CPUS_H
+#define LEAT_COMMON_RT_CPUS_H
 
 #include <stdbool.h>
 

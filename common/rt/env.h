@@ -9,8 +9,8 @@
  * absolute or relative to the process. Any number of loops may share an env; a file handle belongs
  * to the loop that opened it.
  */
-#ifndef LEAT_RT_ENV_H
-#define LEAT_RT_ENV_H
+#ifndef LEAT_COMMON_RT_ENV_H
+#define LEAT_COMMON_RT_ENV_H
 
 #include <stdbool.h>
 #include <stddef.h>

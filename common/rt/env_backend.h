@@ -2,8 +2,8 @@
 /*
  * Shared by env.c and the env implementations (env_real.c, sim/), which alone include this.
  */
-#ifndef LEAT_RT_ENV_BACKEND_H
-#define LEAT_RT_ENV_BACKEND_H
+#ifndef LEAT_COMMON_RT_ENV_BACKEND_H
+#define LEAT_COMMON_RT_ENV_BACKEND_H
 
 #include "common/rt/env.h"
 

@@ -7,8 +7,8 @@
  * two yielding calls a fiber runs undisturbed by other fibers of its loop: this replaces locks for
  * everything that a loop owns.
  */
-#ifndef LEAT_RT_FIBER_H
-#define LEAT_RT_FIBER_H
+#ifndef LEAT_COMMON_RT_FIBER_H
+#define LEAT_COMMON_RT_FIBER_H
 
 #include <stdbool.h>
 #include <stdint.h>

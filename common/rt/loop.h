@@ -7,8 +7,8 @@
  * I/O in one system call. With nothing ready it spins for spin_us (adaptive: less after a spin
  * without result), then sleeps in io_uring_enter.
  */
-#ifndef LEAT_RT_LOOP_H
-#define LEAT_RT_LOOP_H
+#ifndef LEAT_COMMON_RT_LOOP_H
+#define LEAT_COMMON_RT_LOOP_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,8 +2,8 @@
 /*
  * Shared by loop.c and its backends (uring.c, sim/), which alone include this.
  */
-#ifndef LEAT_RT_LOOP_BACKEND_H
-#define LEAT_RT_LOOP_BACKEND_H
+#ifndef LEAT_COMMON_RT_LOOP_BACKEND_H
+#define LEAT_COMMON_RT_LOOP_BACKEND_H
 
 #include "common/rt/loop.h"
 

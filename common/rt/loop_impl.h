@@ -3,8 +3,8 @@
  * The internals of loops and fibers, for the .c files of this folder and sim/, which alone include
  * this.
  */
-#ifndef LEAT_RT_LOOP_IMPL_H
-#define LEAT_RT_LOOP_IMPL_H
+#ifndef LEAT_COMMON_RT_LOOP_IMPL_H
+#define LEAT_COMMON_RT_LOOP_IMPL_H
 
 #include <pthread.h>
 #include <stdatomic.h>

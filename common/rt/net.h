@@ -6,8 +6,8 @@
  * net_shutdown(fd) or fiber_interrupt ends such a wait (-LE_INTR: the operation was cancelled and
  * no buffer is accessed any longer).
  */
-#ifndef LEAT_RT_NET_H
-#define LEAT_RT_NET_H
+#ifndef LEAT_COMMON_RT_NET_H
+#define LEAT_COMMON_RT_NET_H
 
 #include <netinet/in.h>
 #include <stdint.h>

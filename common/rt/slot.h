@@ -7,8 +7,8 @@
  * A pool belongs to one loop: get, ref and unref happen there. In `reg` each transport stores its
  * registration of the slot (memory region keys).
  */
-#ifndef LEAT_RT_SLOT_H
-#define LEAT_RT_SLOT_H
+#ifndef LEAT_COMMON_RT_SLOT_H
+#define LEAT_COMMON_RT_SLOT_H
 
 #include <stdint.h>
 

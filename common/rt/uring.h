@@ -8,8 +8,8 @@
  * 	io_uring_prep_read(sqe, ...);
  * 	res = uring_end(&op, sqe);
  */
-#ifndef LEAT_RT_URING_H
-#define LEAT_RT_URING_H
+#ifndef LEAT_COMMON_RT_URING_H
+#define LEAT_COMMON_RT_URING_H
 
 #include <liburing.h>
 #include <stdbool.h>

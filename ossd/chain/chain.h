@@ -6,8 +6,8 @@
  * Owned by the target's loop. A decision of the metadata server is durable (row E) before it takes
  * effect. Versions in flight then continue under the new epoch (commit.h, forward.h).
  */
-#ifndef LEAT_OSSD_CHAIN_H
-#define LEAT_OSSD_CHAIN_H
+#ifndef LEAT_OSSD_CHAIN_CHAIN_H
+#define LEAT_OSSD_CHAIN_CHAIN_H
 
 #include "common/rpc/rpc.h"
 #include "ossd/chain/chain_log.h"

@@ -11,8 +11,8 @@
  *
  * Owned by the store's loop. Nothing yields unless noted. Called by chains.c and commit.c.
  */
-#ifndef LEAT_OSSD_CHAIN_LOG_H
-#define LEAT_OSSD_CHAIN_LOG_H
+#ifndef LEAT_OSSD_CHAIN_CHAIN_LOG_H
+#define LEAT_OSSD_CHAIN_CHAIN_LOG_H
 
 #include "ossd/chunk/chunk_store.h"
 

@@ -4,8 +4,8 @@
  * clients are served to one piece of work at a time and a share of the time. Owned by the target's
  * loop.
  */
-#ifndef LEAT_OSSD_MAINTENANCE_TURN_H
-#define LEAT_OSSD_MAINTENANCE_TURN_H
+#ifndef LEAT_OSSD_CHAIN_MAINTENANCE_TURN_H
+#define LEAT_OSSD_CHAIN_MAINTENANCE_TURN_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -16,8 +16,8 @@
  * Any failure ends the attempt. The job repeats it after a pause, as long as the epoch lasts and
  * the member is SYNCING. Chunks that were copied are then equal. Owned by the target's loop.
  */
-#ifndef LEAT_OSSD_RESYNC_H
-#define LEAT_OSSD_RESYNC_H
+#ifndef LEAT_OSSD_CHAIN_RESYNC_H
+#define LEAT_OSSD_CHAIN_RESYNC_H
 
 #include "ossd/chain/chain.h"
 #include "ossd/chain/chain_log.h"

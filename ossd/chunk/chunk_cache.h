@@ -13,8 +13,8 @@
  * Owned by the store's loop. Nothing here yields. Records and entries come from slabs that are not
  * freed, so a steady state allocates nothing.
  */
-#ifndef LEAT_OSSD_CHUNK_CACHE_H
-#define LEAT_OSSD_CHUNK_CACHE_H
+#ifndef LEAT_OSSD_CHUNK_CHUNK_CACHE_H
+#define LEAT_OSSD_CHUNK_CHUNK_CACHE_H
 
 #include "common/base/hmap.h"
 #include "common/base/list.h"

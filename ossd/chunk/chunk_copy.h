@@ -7,8 +7,8 @@
  *
  * Owned by the store's loop. Everything yields unless noted.
  */
-#ifndef LEAT_OSSD_CHUNK_COPY_H
-#define LEAT_OSSD_CHUNK_COPY_H
+#ifndef LEAT_OSSD_CHUNK_CHUNK_COPY_H
+#define LEAT_OSSD_CHUNK_CHUNK_COPY_H
 
 #include "ossd/chunk/chunk_store.h"
 #include "ossd/chunk/chunk_tx.h"

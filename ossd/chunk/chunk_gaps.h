@@ -7,8 +7,8 @@
  * stored: earlier ones count as written. Punching a hole changes no gap: what was written there
  * still counts as written.
  */
-#ifndef LEAT_OSSD_CHUNK_GAPS_H
-#define LEAT_OSSD_CHUNK_GAPS_H
+#ifndef LEAT_OSSD_CHUNK_CHUNK_GAPS_H
+#define LEAT_OSSD_CHUNK_CHUNK_GAPS_H
 
 #include <stdbool.h>
 #include <stdint.h>

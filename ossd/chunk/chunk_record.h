@@ -20,8 +20,8 @@
  * The record of a lost chunk only records that the chunk existed: the other fields are 0 and no
  * blocks follow. chunk_record_decode and chunk_record_summary reject it like a damaged record.
  */
-#ifndef LEAT_OSSD_CHUNK_RECORD_H
-#define LEAT_OSSD_CHUNK_RECORD_H
+#ifndef LEAT_OSSD_CHUNK_CHUNK_RECORD_H
+#define LEAT_OSSD_CHUNK_CHUNK_RECORD_H
 
 #include "common/proto/types.h"
 #include "ossd/chunk/chunk_gaps.h"

@@ -8,8 +8,8 @@
  * chunk take no lock and return changes that have joined. Operations on all chunks of a file first
  * wait until these are durable.
  */
-#ifndef LEAT_OSSD_CHUNK_STORE_H
-#define LEAT_OSSD_CHUNK_STORE_H
+#ifndef LEAT_OSSD_CHUNK_CHUNK_STORE_H
+#define LEAT_OSSD_CHUNK_CHUNK_STORE_H
 
 #include "common/proto/oss_proto.h"
 #include "common/proto/ranges.h"

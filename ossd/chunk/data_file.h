@@ -8,8 +8,8 @@
  * version, uuid of the store, xxh3), so that an index is never used with another store's data,
  * even if device names change. Owned by the store's loop.
  */
-#ifndef LEAT_OSSD_DATA_FILE_H
-#define LEAT_OSSD_DATA_FILE_H
+#ifndef LEAT_OSSD_CHUNK_DATA_FILE_H
+#define LEAT_OSSD_CHUNK_DATA_FILE_H
 
 #include "common/proto/wire.h"
 #include "common/rt/env.h"

@@ -9,8 +9,8 @@
  * broken group if possible, so that the tails of files do not break up the space that whole blocks
  * need.
  */
-#ifndef LEAT_OSSD_EXTENT_ALLOC_H
-#define LEAT_OSSD_EXTENT_ALLOC_H
+#ifndef LEAT_OSSD_CHUNK_EXTENT_ALLOC_H
+#define LEAT_OSSD_CHUNK_EXTENT_ALLOC_H
 
 #include <stdint.h>
 

@@ -13,8 +13,8 @@
  *
  * Owned by the store's loop.
  */
-#ifndef LEAT_OSSD_GROUP_COMMIT_H
-#define LEAT_OSSD_GROUP_COMMIT_H
+#ifndef LEAT_OSSD_CHUNK_GROUP_COMMIT_H
+#define LEAT_OSSD_CHUNK_GROUP_COMMIT_H
 
 #include "common/base/list.h"
 #include "common/kv/kv.h"

@@ -12,8 +12,8 @@
  * changed, written in the batch of that change. The chunks of a lane are changed one after the
  * other, in ascending order.
  */
-#ifndef LEAT_OSSD_REPLAY_H
-#define LEAT_OSSD_REPLAY_H
+#ifndef LEAT_OSSD_CHUNK_REPLAY_H
+#define LEAT_OSSD_CHUNK_REPLAY_H
 
 #include "common/base/hmap.h"
 #include "common/kv/kv.h"

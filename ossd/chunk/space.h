@@ -8,8 +8,8 @@
  * the reserve. A write within its session's grant always fits. Any other write needs space that is
  * not granted to a session.
  */
-#ifndef LEAT_OSSD_SPACE_H
-#define LEAT_OSSD_SPACE_H
+#ifndef LEAT_OSSD_CHUNK_SPACE_H
+#define LEAT_OSSD_CHUNK_SPACE_H
 
 #include <stdbool.h>
 

@@ -14,8 +14,8 @@
  *
  * Owned by the target's loop.
  */
-#ifndef LEAT_OSSD_FENCE_H
-#define LEAT_OSSD_FENCE_H
+#ifndef LEAT_OSSD_OPS_FENCE_H
+#define LEAT_OSSD_OPS_FENCE_H
 
 #include "ossd/chunk/writer_sessions.h"
 

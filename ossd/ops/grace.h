@@ -26,8 +26,8 @@
  *
  * Owned by the target's loop.
  */
-#ifndef LEAT_OSSD_GRACE_H
-#define LEAT_OSSD_GRACE_H
+#ifndef LEAT_OSSD_OPS_GRACE_H
+#define LEAT_OSSD_OPS_GRACE_H
 
 #include "common/rt/fiber.h"
 #include "ossd/chunk/chunk_store.h"

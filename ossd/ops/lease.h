@@ -12,8 +12,8 @@
  *
  * Owned by the target's loop.
  */
-#ifndef LEAT_OSSD_LEASE_H
-#define LEAT_OSSD_LEASE_H
+#ifndef LEAT_OSSD_OPS_LEASE_H
+#define LEAT_OSSD_OPS_LEASE_H
 
 #include "common/base/list.h"
 #include "common/base/metrics.h"

@@ -3,8 +3,8 @@
  * Shared by the operations (handlers.h): the target, the admission of requests, and execution
  * exactly once. Owned by the target's loop.
  */
-#ifndef LEAT_OSSD_OP_H
-#define LEAT_OSSD_OP_H
+#ifndef LEAT_OSSD_OPS_OP_H
+#define LEAT_OSSD_OPS_OP_H
 
 #include "common/rpc/cap.h"
 #include "common/rpc/rpc.h"

@@ -7,8 +7,8 @@
  *
  * Owned by the target's loop. Nothing here yields.
  */
-#ifndef LEAT_OSSD_TOUCHED_H
-#define LEAT_OSSD_TOUCHED_H
+#ifndef LEAT_OSSD_OPS_TOUCHED_H
+#define LEAT_OSSD_OPS_TOUCHED_H
 
 #include "ossd/chunk/keys.h"
 

@@ -10,8 +10,8 @@
  * continuously. moved is set if epochs of chains have changed during the scrub: when it reached
  * such a chain, its head may have been a target that no longer, or not yet, compares it.
  */
-#ifndef LEAT_OSSD_SCRUB_H
-#define LEAT_OSSD_SCRUB_H
+#ifndef LEAT_OSSD_SCRUB_SCRUB_H
+#define LEAT_OSSD_SCRUB_SCRUB_H
 
 #include "ossd/chain/maintenance.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A folder of a test's own. */
-#ifndef LEAT_TESTS_FOLDER_H
-#define LEAT_TESTS_FOLDER_H
+#ifndef LEAT_TESTS_LIB_FOLDER_H
+#define LEAT_TESTS_LIB_FOLDER_H
 
 #define FOLDER_MAX 64
 

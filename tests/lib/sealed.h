@@ -3,8 +3,8 @@
  * Data of a chunk as it travels: cut at blocks, sums, compressed or not; and back. Not the client's
  * code: for tests of what lies below it.
  */
-#ifndef LEAT_TESTS_SEALED_H
-#define LEAT_TESTS_SEALED_H
+#ifndef LEAT_TESTS_LIB_SEALED_H
+#define LEAT_TESTS_LIB_SEALED_H
 
 #include "common/proto/types.h"
 

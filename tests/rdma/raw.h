@@ -4,8 +4,8 @@
  * calls, which can send whatever it likes; and the same with the queue pair of a link that
  * transport_verbs has made. Only for tests: failures that are not the point of a test end it.
  */
-#ifndef LEAT_TEST_RDMA_RAW_H
-#define LEAT_TEST_RDMA_RAW_H
+#ifndef LEAT_TESTS_RDMA_RAW_H
+#define LEAT_TESTS_RDMA_RAW_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -8,8 +8,8 @@
  * elsewhere in the block may not be there yet, or not any more, until it is durable. So the
  * model keeps what the file had before each change.
  */
-#ifndef LEAT_SIM_SUMS_H
-#define LEAT_SIM_SUMS_H
+#ifndef LEAT_TESTS_SIM_SUMS_H
+#define LEAT_TESTS_SIM_SUMS_H
 
 #include <stdbool.h>
 #include <stdint.h>

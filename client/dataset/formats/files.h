@@ -5,8 +5,8 @@
  * bytes, like torchvision's ImageFolder. A sample's label is its class, or -1 for a file in no
  * folder.
  */
-#ifndef LEAT_LOADER_FILES_H
-#define LEAT_LOADER_FILES_H
+#ifndef LEAT_CLIENT_DATASET_FORMATS_FILES_H
+#define LEAT_CLIENT_DATASET_FORMATS_FILES_H
 
 #include "client/dataset/formats/index.h"
 

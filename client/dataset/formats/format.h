@@ -6,8 +6,8 @@
  *
  * No byte is trusted: every number is checked against the file's size, every list is bounded.
  */
-#ifndef LEAT_LOADER_FORMAT_H
-#define LEAT_LOADER_FORMAT_H
+#ifndef LEAT_CLIENT_DATASET_FORMATS_FORMAT_H
+#define LEAT_CLIENT_DATASET_FORMATS_FORMAT_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -8,8 +8,8 @@
  * A finished index is immutable; any thread may read it. index_decode checks every byte of an index
  * from outside.
  */
-#ifndef LEAT_LOADER_INDEX_H
-#define LEAT_LOADER_INDEX_H
+#ifndef LEAT_CLIENT_DATASET_FORMATS_INDEX_H
+#define LEAT_CLIENT_DATASET_FORMATS_INDEX_H
 
 #include <stdbool.h>
 #include <stddef.h>

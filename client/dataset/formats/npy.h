@@ -3,8 +3,8 @@
  * The header of a NumPy array (numpy.org/neps/nep-0001-npy-format): magic, version, length, and a
  * Python dict of three entries as text. The parser accepts only what NumPy writes.
  */
-#ifndef LEAT_LOADER_NPY_H
-#define LEAT_LOADER_NPY_H
+#ifndef LEAT_CLIENT_DATASET_FORMATS_NPY_H
+#define LEAT_CLIENT_DATASET_FORMATS_NPY_H
 
 #include <stdbool.h>
 #include <stddef.h>

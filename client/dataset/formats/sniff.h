@@ -6,8 +6,8 @@
  * one or two KiB; of a packed file what one unpacked KiB needs, at most SNIFF_MAX. The bytes are
  * not trusted.
  */
-#ifndef LEAT_LOADER_SNIFF_H
-#define LEAT_LOADER_SNIFF_H
+#ifndef LEAT_CLIENT_DATASET_FORMATS_SNIFF_H
+#define LEAT_CLIENT_DATASET_FORMATS_SNIFF_H
 
 #include "client/dataset/formats/format.h"
 

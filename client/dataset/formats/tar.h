@@ -7,8 +7,8 @@
  * The bytes are not trusted: every number is checked against the archive's size, names and pax
  * headers are bounded, and no name is ever used as a path.
  */
-#ifndef LEAT_LOADER_TAR_H
-#define LEAT_LOADER_TAR_H
+#ifndef LEAT_CLIENT_DATASET_FORMATS_TAR_H
+#define LEAT_CLIENT_DATASET_FORMATS_TAR_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,8 +4,8 @@
  * format can read at any offset, with few long steps back. Memory is bounded whatever sizes the
  * file declares. Owned by one fiber, which yields in reads; on a loop, workers unpack.
  */
-#ifndef LEAT_LOADER_UNSTREAM_H
-#define LEAT_LOADER_UNSTREAM_H
+#ifndef LEAT_CLIENT_DATASET_FORMATS_UNSTREAM_H
+#define LEAT_CLIENT_DATASET_FORMATS_UNSTREAM_H
 
 #include "client/dataset/formats/format.h"
 

@@ -7,8 +7,8 @@
  *   batch_plan   any thread, under the owner's lock
  *   batch_fill   a fiber of a reader's loop, when the slot has memory
  */
-#ifndef LEAT_LOADER_BATCH_H
-#define LEAT_LOADER_BATCH_H
+#ifndef LEAT_CLIENT_LOADER_BATCH_BATCH_H
+#define LEAT_CLIENT_LOADER_BATCH_BATCH_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

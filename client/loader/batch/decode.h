@@ -6,8 +6,8 @@
  * Threads of the loader call them, not the loops, so a function that runs long or for ever delays
  * only its own loader: leat_next reports the sample, and leat_loader_close does not wait for it.
  */
-#ifndef LEAT_LOADER_DECODE_H
-#define LEAT_LOADER_DECODE_H
+#ifndef LEAT_CLIENT_LOADER_BATCH_DECODE_H
+#define LEAT_CLIENT_LOADER_BATCH_DECODE_H
 
 #include "client/loader/batch/batch.h"
 

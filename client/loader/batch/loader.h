@@ -10,8 +10,8 @@
  *
  * `lock` guards everything but the contents of slots; user threads and loops hold it briefly.
  */
-#ifndef LEAT_LOADER_LOADER_H
-#define LEAT_LOADER_LOADER_H
+#ifndef LEAT_CLIENT_LOADER_BATCH_LOADER_H
+#define LEAT_CLIENT_LOADER_BATCH_LOADER_H
 
 #include <pthread.h>
 

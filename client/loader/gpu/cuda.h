@@ -15,8 +15,8 @@
  * may call. The owner of a slot orders the calls, but several threads may call use and copy
  * concurrently.
  */
-#ifndef LEAT_LOADER_CUDA_H
-#define LEAT_LOADER_CUDA_H
+#ifndef LEAT_CLIENT_LOADER_GPU_CUDA_H
+#define LEAT_CLIENT_LOADER_GPU_CUDA_H
 
 #include <stdbool.h>
 

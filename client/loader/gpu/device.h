@@ -3,8 +3,8 @@
  * Batches on a CUDA device: the loader's side of cuda.h. Each slot of a loader with a device has a
  * cuda_slot; the loader makes these calls as a batch changes its state.
  */
-#ifndef LEAT_LOADER_DEVICE_H
-#define LEAT_LOADER_DEVICE_H
+#ifndef LEAT_CLIENT_LOADER_GPU_DEVICE_H
+#define LEAT_CLIENT_LOADER_GPU_DEVICE_H
 
 #include "client/loader/batch/loader.h"
 

@@ -4,8 +4,8 @@
  * not read the bytes: this process has verified all their blocks before, or the files have no
  * manifest; no member has a checksum or is packed; and there is no decoder.
  */
-#ifndef LEAT_LOADER_DIRECT_H
-#define LEAT_LOADER_DIRECT_H
+#ifndef LEAT_CLIENT_LOADER_GPU_DIRECT_H
+#define LEAT_CLIENT_LOADER_GPU_DIRECT_H
 
 #include "client/loader/batch/loader.h"
 

@@ -8,8 +8,8 @@
  * It also chooses between direct reads and reads through host memory, by measuring both. A struct
  * gds belongs to one loader; any of its loops and worker threads may call.
  */
-#ifndef LEAT_LOADER_GDS_H
-#define LEAT_LOADER_GDS_H
+#ifndef LEAT_CLIENT_LOADER_GPU_GDS_H
+#define LEAT_CLIENT_LOADER_GPU_GDS_H
 
 #include <stdbool.h>
 #include <stdint.h>

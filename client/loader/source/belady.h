@@ -5,8 +5,8 @@
  * computer", 1966). A loader can do that because its order is a pure function. This file has tables
  * only; cache.c has the bytes. The owner's lock guards them; no function yields.
  */
-#ifndef LEAT_LOADER_BELADY_H
-#define LEAT_LOADER_BELADY_H
+#ifndef LEAT_CLIENT_LOADER_SOURCE_BELADY_H
+#define LEAT_CLIENT_LOADER_SOURCE_BELADY_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -19,8 +19,8 @@
  * logs the first. Any of the loader's loops may call cache_get and cache_put; `lock` guards the
  * tables and is never held across a yield.
  */
-#ifndef LEAT_LOADER_CACHE_H
-#define LEAT_LOADER_CACHE_H
+#ifndef LEAT_CLIENT_LOADER_SOURCE_CACHE_H
+#define LEAT_CLIENT_LOADER_SOURCE_CACHE_H
 
 #include "client/loader/source/belady.h"
 #include "client/loader/source/dataset.h"

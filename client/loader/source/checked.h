@@ -4,8 +4,8 @@
  * compares whole blocks and replaces wrong ones (mend.h); a read fails if no source has right ones.
  * For making a sample index. Belongs to the fiber that made it.
  */
-#ifndef LEAT_LOADER_CHECKED_H
-#define LEAT_LOADER_CHECKED_H
+#ifndef LEAT_CLIENT_LOADER_SOURCE_CHECKED_H
+#define LEAT_CLIENT_LOADER_SOURCE_CHECKED_H
 
 #include "client/loader/source/dataset.h"
 

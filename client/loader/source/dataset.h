@@ -5,8 +5,8 @@
  * counts: uses (the caller's handle and loaders) keep loops and files open; references (uses and
  * batches) keep the memory.
  */
-#ifndef LEAT_LOADER_DATASET_H
-#define LEAT_LOADER_DATASET_H
+#ifndef LEAT_CLIENT_LOADER_SOURCE_DATASET_H
+#define LEAT_CLIENT_LOADER_SOURCE_DATASET_H
 
 #include <pthread.h>
 #include <stdatomic.h>

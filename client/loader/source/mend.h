@@ -10,8 +10,8 @@
  *
  * Belongs to the data set; any of its loops may call. Repair is a fiber of io.loop.
  */
-#ifndef LEAT_LOADER_MEND_H
-#define LEAT_LOADER_MEND_H
+#ifndef LEAT_CLIENT_LOADER_SOURCE_MEND_H
+#define LEAT_CLIENT_LOADER_SOURCE_MEND_H
 
 #include "client/loader/source/dataset.h"
 

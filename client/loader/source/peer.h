@@ -9,8 +9,8 @@
  * Belongs to one loop, that of the Leat instance, except for peer_may_serve and peer_tell, which
  * any thread may call.
  */
-#ifndef LEAT_LOADER_PEER_H
-#define LEAT_LOADER_PEER_H
+#ifndef LEAT_CLIENT_LOADER_SOURCE_PEER_H
+#define LEAT_CLIENT_LOADER_SOURCE_PEER_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * it, and stays open until more than READER_FILES_MAX are idle. Owned by its loop; everything
  * yields.
  */
-#ifndef LEAT_LOADER_READER_H
-#define LEAT_LOADER_READER_H
+#ifndef LEAT_CLIENT_LOADER_SOURCE_READER_H
+#define LEAT_CLIENT_LOADER_SOURCE_READER_H
 
 #include "client/dataset/vol.h"
 #include "common/base/hmap.h"

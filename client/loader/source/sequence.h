@@ -7,8 +7,8 @@
  * A sequence caches the tables of the last epochs that were used, so two threads must not use it
  * concurrently.
  */
-#ifndef LEAT_LOADER_SEQUENCE_H
-#define LEAT_LOADER_SEQUENCE_H
+#ifndef LEAT_CLIENT_LOADER_SOURCE_SEQUENCE_H
+#define LEAT_CLIENT_LOADER_SOURCE_SEQUENCE_H
 
 #include "client/dataset/order.h"
 

@@ -9,8 +9,8 @@
  * the sample index says. Each data set has one, shared by its loops. A lock guards it and is held
  * briefly; a fiber that waits for another loop polls every millisecond.
  */
-#ifndef LEAT_LOADER_UNPACKED_H
-#define LEAT_LOADER_UNPACKED_H
+#ifndef LEAT_CLIENT_LOADER_SOURCE_UNPACKED_H
+#define LEAT_CLIENT_LOADER_SOURCE_UNPACKED_H
 
 #include "client/loader/source/dataset.h"
 

@@ -4,8 +4,8 @@
  * serves to other nodes. The loop of its Leat instance owns all of it; another thread reads the
  * metrics.
  */
-#ifndef LEAT_STAGE_AGENT_H
-#define LEAT_STAGE_AGENT_H
+#ifndef LEAT_CLIENT_STAGE_AGENT_AGENT_H
+#define LEAT_CLIENT_STAGE_AGENT_AGENT_H
 
 #include "client/dataset/metrics.h"
 #include "client/dataset/params.h"

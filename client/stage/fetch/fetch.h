@@ -5,8 +5,8 @@
  *
  *   fetch_create → fetch_run → fetch_destroy; meanwhile fetch_give hands chunks to other nodes.
  */
-#ifndef LEAT_STAGE_FETCH_H
-#define LEAT_STAGE_FETCH_H
+#ifndef LEAT_CLIENT_STAGE_FETCH_FETCH_H
+#define LEAT_CLIENT_STAGE_FETCH_FETCH_H
 
 #include "client/dataset/manifest.h"
 #include "client/dataset/vol.h"

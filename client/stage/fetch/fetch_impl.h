@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The state of a fetch, which the files fetch*.c share, and how it fails. Owned by the loop of the
  * fetch. */
-#ifndef LEAT_STAGE_FETCH_IMPL_H
-#define LEAT_STAGE_FETCH_IMPL_H
+#ifndef LEAT_CLIENT_STAGE_FETCH_FETCH_IMPL_H
+#define LEAT_CLIENT_STAGE_FETCH_FETCH_IMPL_H
 
 #include "client/stage/fetch/fetch.h"
 #include "common/base/list.h"

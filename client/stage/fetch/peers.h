@@ -8,8 +8,8 @@
  * owned falls to the next in rank, which is the same for all nodes, and in the end to the
  * source. Everything belongs to one loop.
  */
-#ifndef LEAT_STAGE_PEERS_H
-#define LEAT_STAGE_PEERS_H
+#ifndef LEAT_CLIENT_STAGE_FETCH_PEERS_H
+#define LEAT_CLIENT_STAGE_FETCH_PEERS_H
 
 #include "client/stage/fetch/fetch.h"
 #include "client/stage/fetch/share.h"

@@ -9,8 +9,8 @@
  *
  * Immutable after share_make.
  */
-#ifndef LEAT_STAGE_SHARE_H
-#define LEAT_STAGE_SHARE_H
+#ifndef LEAT_CLIENT_STAGE_FETCH_SHARE_H
+#define LEAT_CLIENT_STAGE_FETCH_SHARE_H
 
 #include "client/dataset/manifest.h"
 

@@ -7,8 +7,8 @@
  * root, and the depth is the logarithm of the number of nodes. Waiting cannot form a circle:
  * each node waits for one that requested earlier. Owned by one loop.
  */
-#ifndef LEAT_STAGE_SPREAD_H
-#define LEAT_STAGE_SPREAD_H
+#ifndef LEAT_CLIENT_STAGE_FETCH_SPREAD_H
+#define LEAT_CLIENT_STAGE_FETCH_SPREAD_H
 
 #include <stdbool.h>
 #include <stdint.h>

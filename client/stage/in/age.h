@@ -12,8 +12,8 @@
  *
  * In fibers; yields. Owned by the caller's loop.
  */
-#ifndef LEAT_STAGE_AGE_H
-#define LEAT_STAGE_AGE_H
+#ifndef LEAT_CLIENT_STAGE_IN_AGE_H
+#define LEAT_CLIENT_STAGE_IN_AGE_H
 
 #include "client/dataset/io_context.h"
 #include "client/stage/store/grant.h"

@@ -16,8 +16,8 @@
  * It is the file or folder of the row if it has its inode and, where the file system has one, its
  * time of birth.
  */
-#ifndef LEAT_STAGE_SOURCE_RIGHTS_H
-#define LEAT_STAGE_SOURCE_RIGHTS_H
+#ifndef LEAT_CLIENT_STAGE_IN_SOURCE_RIGHTS_H
+#define LEAT_CLIENT_STAGE_IN_SOURCE_RIGHTS_H
 
 #include <stdint.h>
 

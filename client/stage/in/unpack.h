@@ -12,8 +12,8 @@
  * archives. The output of compressed archives is bounded by `space`. A path that two archives, or
  * an archive and a folder, would both make is refused.
  */
-#ifndef LEAT_STAGE_UNPACK_H
-#define LEAT_STAGE_UNPACK_H
+#ifndef LEAT_CLIENT_STAGE_IN_UNPACK_H
+#define LEAT_CLIENT_STAGE_IN_UNPACK_H
 
 #include "client/dataset/manifest.h"
 #include "client/dataset/vol.h"

@@ -5,8 +5,8 @@
  * computed from output of verified bytes, so that data read back later is verified too. Owned by
  * one loop.
  */
-#ifndef LEAT_STAGE_UNPACK_PLAIN_H
-#define LEAT_STAGE_UNPACK_PLAIN_H
+#ifndef LEAT_CLIENT_STAGE_IN_UNPACK_PLAIN_H
+#define LEAT_CLIENT_STAGE_IN_UNPACK_PLAIN_H
 
 #include "client/dataset/formats/format.h"
 #include "common/base/decompress.h"

@@ -13,8 +13,8 @@
  *
  * Blocks for as long as a local file system takes. Owned by the loop of the store.
  */
-#ifndef LEAT_STAGE_GRANT_H
-#define LEAT_STAGE_GRANT_H
+#ifndef LEAT_CLIENT_STAGE_STORE_GRANT_H
+#define LEAT_CLIENT_STAGE_STORE_GRANT_H
 
 #include <stdbool.h>
 #include <stdint.h>

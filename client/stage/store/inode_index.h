@@ -14,8 +14,8 @@
  * accepts it from root, and from other users only for their own files: otherwise any user could
  * give the files of others a content of his choice.
  */
-#ifndef LEAT_STAGE_INODE_INDEX_H
-#define LEAT_STAGE_INODE_INDEX_H
+#ifndef LEAT_CLIENT_STAGE_STORE_INODE_INDEX_H
+#define LEAT_CLIENT_STAGE_STORE_INODE_INDEX_H
 
 #include <stddef.h>
 #include <stdint.h>

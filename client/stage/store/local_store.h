@@ -31,8 +31,8 @@
  * by its mere existence. A bit is set only for data that is durable, so the bitmap can be trusted
  * after any crash; everything else is verified again. Owned by one loop. What yields says so.
  */
-#ifndef LEAT_STAGE_LOCAL_STORE_H
-#define LEAT_STAGE_LOCAL_STORE_H
+#ifndef LEAT_CLIENT_STAGE_STORE_LOCAL_STORE_H
+#define LEAT_CLIENT_STAGE_STORE_LOCAL_STORE_H
 
 #include <stdbool.h>
 #include <stdint.h>

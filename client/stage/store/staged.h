@@ -12,8 +12,8 @@
  * use, the copy's lease is held, so that it is not evicted: its space would not be free before the
  * last close.
  */
-#ifndef LEAT_STAGE_STAGED_H
-#define LEAT_STAGE_STAGED_H
+#ifndef LEAT_CLIENT_STAGE_STORE_STAGED_H
+#define LEAT_CLIENT_STAGE_STORE_STAGED_H
 
 #include <stdbool.h>
 #include <stdint.h>

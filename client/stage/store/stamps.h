@@ -19,8 +19,8 @@
  * DIR/.leat/ID/stamps: "LEATSTP1", the number of files (8), then a stamp for each; not synced. A
  * missing or wrong stamp fits nothing, and its file is verified again. Owned by the store's loop.
  */
-#ifndef LEAT_STAGE_STAMPS_H
-#define LEAT_STAGE_STAMPS_H
+#ifndef LEAT_CLIENT_STAGE_STORE_STAMPS_H
+#define LEAT_CLIENT_STAGE_STORE_STAMPS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a copy holds besides files: directories, empty ones too, and symbolic links. */
-#ifndef LEAT_STAGE_STORE_TREE_H
-#define LEAT_STAGE_STORE_TREE_H
+#ifndef LEAT_CLIENT_STAGE_STORE_STORE_TREE_H
+#define LEAT_CLIENT_STAGE_STORE_STORE_TREE_H
 
 #include "client/dataset/error_detail.h"
 #include "client/dataset/manifest.h"

@@ -10,8 +10,8 @@
  * whether data may be fetched apart from the frames (bulk_apart), and how to revoke the peer's
  * access to memory (sever).
  */
-#ifndef LEAT_RPC_TRANSPORT_H
-#define LEAT_RPC_TRANSPORT_H
+#ifndef LEAT_COMMON_RPC_TRANSPORT_TRANSPORT_H
+#define LEAT_COMMON_RPC_TRANSPORT_TRANSPORT_H
 
 #include <stdbool.h>
 #include <sys/uio.h>

@@ -10,8 +10,8 @@
  *
  * A link belongs to the transport that made it, so the data path has no overhead.
  */
-#ifndef LEAT_RPC_TRANSPORT_MUX_H
-#define LEAT_RPC_TRANSPORT_MUX_H
+#ifndef LEAT_COMMON_RPC_TRANSPORT_TRANSPORT_MUX_H
+#define LEAT_COMMON_RPC_TRANSPORT_TRANSPORT_MUX_H
 
 #include "common/rpc/transport/transport.h"
 

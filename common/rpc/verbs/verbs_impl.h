@@ -11,8 +11,8 @@
  *
  * Verbs loops, groups and links belong to the loop of their verbs loop.
  */
-#ifndef LEAT_RPC_VERBS_IMPL_H
-#define LEAT_RPC_VERBS_IMPL_H
+#ifndef LEAT_COMMON_RPC_VERBS_VERBS_IMPL_H
+#define LEAT_COMMON_RPC_VERBS_VERBS_IMPL_H
 
 #include <infiniband/verbs.h>
 #include <pthread.h>

@@ -3,8 +3,8 @@
  * The rails of this machine: its addresses that belong to an RDMA device. A server sends them to
  * its clients instead of a wildcard; a client ranks the addresses of servers by them.
  */
-#ifndef LEAT_RPC_VERBS_RAILS_H
-#define LEAT_RPC_VERBS_RAILS_H
+#ifndef LEAT_COMMON_RPC_VERBS_VERBS_RAILS_H
+#define LEAT_COMMON_RPC_VERBS_VERBS_RAILS_H
 
 #include "common/rt/net.h"
 

@@ -12,8 +12,8 @@
  *
  * The heap objects of a crashed process are not freed: run many seeds in child processes.
  */
-#ifndef LEAT_RT_SIM_H
-#define LEAT_RT_SIM_H
+#ifndef LEAT_COMMON_RT_SIM_SIM_H
+#define LEAT_COMMON_RT_SIM_SIM_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sparse bytes in memory, for the simulated disk. Pages never written, or zeroed whole, take no
  * memory. */
-#ifndef LEAT_RT_SIM_BLOB_H
-#define LEAT_RT_SIM_BLOB_H
+#ifndef LEAT_COMMON_RT_SIM_SIM_BLOB_H
+#define LEAT_COMMON_RT_SIM_SIM_BLOB_H
 
 #include <stddef.h>
 #include <stdint.h>

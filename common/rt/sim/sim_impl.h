@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The state of a simulation, for the files of this folder, which alone include this. */
-#ifndef LEAT_RT_SIM_IMPL_H
-#define LEAT_RT_SIM_IMPL_H
+#ifndef LEAT_COMMON_RT_SIM_SIM_IMPL_H
+#define LEAT_COMMON_RT_SIM_SIM_IMPL_H
 
 #include "common/rt/env_backend.h"
 #include "common/rt/sim/sim.h"

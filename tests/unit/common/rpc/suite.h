@@ -4,8 +4,8 @@
  * server's side and a client's side; a test is a fiber on the client's side. All on one thread,
  * except where a test kills a child process (suite_kill.c).
  */
-#ifndef LEAT_TEST_RPC_SUITE_H
-#define LEAT_TEST_RPC_SUITE_H
+#ifndef LEAT_TESTS_UNIT_COMMON_RPC_SUITE_H
+#define LEAT_TESTS_UNIT_COMMON_RPC_SUITE_H
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A loop for each test: rt_run(fn, arg) runs fn as a fiber and returns when all fibers have
  * ended. */
-#ifndef LEAT_TESTS_RT_TEST_H
-#define LEAT_TESTS_RT_TEST_H
+#ifndef LEAT_TESTS_UNIT_COMMON_RT_RT_TEST_H
+#define LEAT_TESTS_UNIT_COMMON_RT_RT_TEST_H
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,8 +4,8 @@
  * the metadata server: it decides on members and epochs, and sends them to the servers. One client
  * process writes and reads.
  */
-#ifndef LEAT_TESTS_CHAIN_RIG_H
-#define LEAT_TESTS_CHAIN_RIG_H
+#ifndef LEAT_TESTS_UNIT_OSSD_CHAIN_CHAIN_RIG_H
+#define LEAT_TESTS_UNIT_OSSD_CHAIN_CHAIN_RIG_H
 
 #include "common/rpc/rpc.h"
 #include "common/rt/sim/sim.h"

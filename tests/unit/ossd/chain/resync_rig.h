@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Object servers of one chain in a simulated cluster, without a metadata server: the test sets the
  * members of the chain. Each node is a process of its own; the test runs in another. */
-#ifndef LEAT_TESTS_RESYNC_RIG_H
-#define LEAT_TESTS_RESYNC_RIG_H
+#ifndef LEAT_TESTS_UNIT_OSSD_CHAIN_RESYNC_RIG_H
+#define LEAT_TESTS_UNIT_OSSD_CHAIN_RESYNC_RIG_H
 
 #include "common/rt/sim/sim.h"
 #include "ossd/chain/maintenance.h"

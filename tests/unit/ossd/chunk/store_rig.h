@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A chunk store in a simulated process, and data to write into it. */
-#ifndef LEAT_TESTS_STORE_RIG_H
-#define LEAT_TESTS_STORE_RIG_H
+#ifndef LEAT_TESTS_UNIT_OSSD_CHUNK_STORE_RIG_H
+#define LEAT_TESTS_UNIT_OSSD_CHUNK_STORE_RIG_H
 
 #include "common/rt/sim/sim.h"
 #include "ossd/chunk/chunk_store.h"
