@@ -140,6 +140,14 @@ static struct space_session *session_get(struct space *s, uint64_t session, uint
 	return e;
 }
 
+static void set_grant(struct space *s, struct space_session *e, uint64_t grant)
+{
+	s->granted = s->granted - e->grant + grant;
+	if (!e->member)
+		s->promised = s->promised - e->grant + grant;
+	e->grant = grant;
+}
+
 int space_admit(struct space *s, uint64_t session, uint32_t len, uint32_t need, uint32_t growth)
 {
 	struct space_session *e = session_find(s, session);
@@ -151,31 +159,45 @@ int space_admit(struct space *s, uint64_t session, uint32_t len, uint32_t need, 
 	/* Beyond the grant, only what rounding to units adds to the granted bytes is admitted. */
 	if (grow > held && held < len && grow - held > unpromised(s))
 		return -LE_NOSPC;
-	if (e) {
-		e->grant -= use;
-		s->granted -= use;
-	}
+	if (e)
+		set_grant(s, e, held - use);
 	return 0;
+}
+
+static uint64_t grant(struct space *s, struct space_session *e, uint64_t want)
+{
+	uint64_t before = e->grant, most;
+
+	set_grant(s, e, 0);
+	most = unpromised(s) / GRANT_FRACTION;
+	if (!e->member && most > above(s->promise_max, s->promised))
+		most = above(s->promise_max, s->promised);
+	if (most < before)
+		most = before; /* the session keeps the grant it has if it wants it */
+	if (most > s->grant_max)
+		most = s->grant_max;
+	set_grant(s, e, (want < most ? want : most) / UNIT_SIZE * UNIT_SIZE);
+	return e->grant;
 }
 
 uint64_t space_grant(struct space *s, uint64_t session, uint64_t want, uint64_t now_us)
 {
 	struct space_session *e = session_get(s, session, now_us);
-	uint64_t most;
+
+	return e ? grant(s, e, want) : 0;
+}
+
+uint64_t space_grant_member(struct space *s, uint64_t session, uint64_t want, uint64_t now_us)
+{
+	struct space_session *e = session_get(s, session, now_us);
 
 	if (!e)
 		return 0;
-	s->granted -= e->grant;
-	most = unpromised(s) / GRANT_FRACTION;
-	if (most > above(s->promise_max, s->granted))
-		most = above(s->promise_max, s->granted);
-	if (most < e->grant)
-		most = e->grant; /* the session keeps the grant it has if it wants it */
-	if (most > s->grant_max)
-		most = s->grant_max;
-	e->grant = (want < most ? want : most) / UNIT_SIZE * UNIT_SIZE;
-	s->granted += e->grant;
-	return e->grant;
+	if (!e->member) {
+		set_grant(s, e, 0);
+		e->member = true;
+	}
+	return grant(s, e, want);
 }
 
 uint64_t space_grant_held(const struct space *s, uint64_t session)
@@ -209,7 +231,7 @@ void space_expire(struct space *s, uint64_t before_us)
 		n = hmap_next(&s->sessions, n);
 		if (e->n_peers || e->last_us >= before_us)
 			continue;
-		s->granted -= e->grant;
+		set_grant(s, e, 0);
 		hmap_remove(&s->sessions, &e->node);
 		free(e);
 	}

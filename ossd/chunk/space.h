@@ -25,6 +25,7 @@ struct space_session {
 	uint64_t session, grant; /* bytes */
 	uint64_t last_us;
 	uint32_t n_peers; /* its connections */
+	bool member;      /* another target, which leads a chain that this one is a member of */
 };
 
 /* A reader of extents. Extents freed between begin and end are not reused before end. */
@@ -41,7 +42,9 @@ struct freed {
 struct space {
 	struct extent_alloc alloc;
 	uint64_t reserve, grant_max, granted;
-	uint64_t promise_max; /* limit of `granted`: the space that other members of chains have */
+	/* The part of `granted` that clients hold, and its limit: the space that other members of
+	 * chains have for it. */
+	uint64_t promised, promise_max;
 	struct hmap sessions;
 	struct list pins; /* oldest first */
 	uint64_t gen;
@@ -72,8 +75,12 @@ void space_free(struct space *s, uint64_t start, uint32_t n);
  * will free. Charges the session's grant. Returns 0 or -LE_NOSPC. */
 int space_admit(struct space *s, uint64_t session, uint32_t len, uint32_t need,
 		uint32_t growth) CHECK_RESULT;
-/* Changes the session's grant towards want, as far as there is space. Returns the grant. */
+/* Changes the grant of a client's session towards want, as far as there is space, here and at the
+ * other members (promise_max). Returns the grant. */
 uint64_t space_grant(struct space *s, uint64_t session, uint64_t want, uint64_t now_us);
+/* Like space_grant, for the session of another target. Only the space here limits the grant: two
+ * targets that are members of each other's chains would else limit each other down to nothing. */
+uint64_t space_grant_member(struct space *s, uint64_t session, uint64_t want, uint64_t now_us);
 /* Returns the session's present grant. */
 uint64_t space_grant_held(const struct space *s, uint64_t session);
 /* Counts connections of the session: delta is 1 or -1. */

@@ -105,12 +105,15 @@ int op_grant(struct rpc_req *r, const void *in, void *out)
 	/* A head requests a grant from the members downstream, to cover what it grants its
 	 * clients. */
 	bool member = r->peer->role == ROLE_OSSD && r->hdr.session & SESSION_CHAIN;
+	struct space *sp = &t->store->space;
+	uint64_t now_us = env_now_us(t->env);
 
 	TRY(op_admit(r, member ? CHAIN_MEMBER : CHAIN_HEAD, &c));
 	if (r->peer->role != ROLE_OSSD && r->hdr.session & SESSION_CHAIN)
 		return -LE_PERM;
 	if (r->hdr.session == 0)
 		return -LE_INVAL;
-	rep->grant = space_grant(&t->store->space, r->hdr.session, req->want, env_now_us(t->env));
+	rep->grant = member ? space_grant_member(sp, r->hdr.session, req->want, now_us)
+			    : space_grant(sp, r->hdr.session, req->want, now_us);
 	return 0;
 }

@@ -482,6 +482,7 @@ static void reserves(struct chain_rig *r)
 	(void)!fiber_sleep_us(1500000);
 	assert_true(space_grant_held(last, session) > 0);
 	assert_true(head->promise_max <= space_grant_held(last, session));
+	assert_int_equal(last->promised, 0); /* what a member holds is no promise to a client */
 	last->reserve = last->alloc.n_units * UNIT_SIZE - (1 << 20);
 	assert_true(space_grant(head, 5, 16 << 20, 0) <= head->promise_max);
 	assert_true(head->granted <= head->promise_max);
