@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Space at the members downstream: a head holds a grant at each of them. It grants its clients no
- * more in all than the smallest of these, so that write-back data has space at every member.
+ * more in all than the smallest of these, so that write-back data has space at every member. While
+ * a member does not answer, its last answer counts.
  */
 #ifndef LEAT_OSSD_CHAIN_DOWNSTREAM_SPACE_H
 #define LEAT_OSSD_CHAIN_DOWNSTREAM_SPACE_H
