@@ -170,8 +170,8 @@ static int on_owner_changed(void *arg, struct ino ino)
 	if (rc < 0 && fs->handing_over)
 		/* this daemon has not read the kernel's request for the attributes */
 		return -LE_NOT_READY;
-	if (rc >= 0)
-		return 0;
+	if (rc >= 0 || rc == -LE_NOT_READY)
+		return rc;
 	if (fs->probes_refused) {
 		fs->refusal_logged = true;
 		log_warn("%s: when another mount changes the owner of a file that is open here, "

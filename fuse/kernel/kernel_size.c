@@ -414,7 +414,7 @@ static void limit_for_helper(struct kernel_size *k, uint64_t *size)
 	uint64_t most = SIZE_UNKNOWN;
 
 	if (k->previous)
-		/* ASK_ANYWAY: no limit; for the owner, or after a wait that timed out */
+		/* ASK_ANYWAY: no limit; after a wait that timed out */
 		most = k->asked_end;
 	else if (k->n_short > 0 && (k->asked_end == ASK_ANYWAY || k->end >= k->asked_end))
 		most = k->end;
@@ -720,7 +720,9 @@ int kernel_owner_refresh(struct leatfs *fs, struct ino ino)
 	/* Repeats, since the kernel discards a reply when a write or a drop of pages ends before
 	 * it. */
 	for (;;) {
-		rc = ll_getattr(fs->client, &cred, ino, &attr);
+		/* The reply to the helper would give the kernel the whole size, so that zeros in
+		 * these pages become visible. */
+		rc = k->previous ? -LE_NOT_READY : ll_getattr(fs->client, &cred, ino, &attr);
 		if (rc >= 0)
 			rc = ask_owner(k, until, &seen);
 		if (rc < 0 || (seen.uid == attr.uid && seen.gid == attr.gid))

@@ -81,7 +81,8 @@ void kernel_size_grown(struct leatfs *fs, struct ino ino, uint64_t size);
 void kernel_size_emptied(struct leatfs *fs, struct ino ino);
 
 /* Makes the kernel request owner and group of an inode until it has those of the metadata server.
- * Returns 0, -LE_TIMEDOUT after OWNER_MS, or another status. Yields. */
+ * Returns 0, -LE_NOT_READY while pages of a previous daemon exist, -LE_TIMEDOUT after OWNER_MS, or
+ * another status. Yields. */
 int kernel_owner_refresh(struct leatfs *fs, struct ino ino) CHECK_RESULT;
 
 /* Ends the idle helper processes. */

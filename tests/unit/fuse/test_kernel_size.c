@@ -300,7 +300,12 @@ static void pages_of_another_daemon(void)
 	assert_int_equal(kernel_size_previous(rig.fs, n->attr.ino), 0); /* opened twice */
 	assert_true(kernel_size_not_notified(rig.fs, n->attr.ino, 1));
 	assert_false(kernel_size_not_notified(rig.fs, n->attr.ino, 0));
+	/* The kernel is not asked for the owner either: the answer has the size. */
+	rig_helper->n_answers = UINT32_MAX;
+	assert_int_equal(kernel_owner_refresh(rig.fs, n->attr.ino), -LE_NOT_READY);
+	assert_int_equal(rig_helper->n_asked, 0);
 	kernel_size_drop_previous(rig.fs);
+	assert_int_equal(kernel_owner_refresh(rig.fs, n->attr.ino), -LE_NOT_READY);
 	kernel_take(&rig.k, 1, UNTIL_MS);
 	for (int i = 0; rig.fs->kernel_sizes.n > 0 && i < 1000; i++)
 		assert_int_equal(fiber_sleep_us(1000), 0);
