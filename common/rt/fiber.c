@@ -493,8 +493,8 @@ int fiber_sleep_unless(uint64_t us, const volatile int *stop)
 	if (us == 0)
 		return 0;
 	now = loop_current->now_us;
-	for (const uint64_t until = now + us; now < until && !(stop && *stop);
-	     now = loop_current->now_us)
+	for (const uint64_t until = us < NO_DEADLINE - now ? now + us : NO_DEADLINE;
+	     now < until && !(stop && *stop); now = loop_current->now_us)
 		TRY(fiber_sleep_us(until - now < STOP_POLL_US ? until - now : STOP_POLL_US));
 	return 0;
 }

@@ -182,6 +182,13 @@ static void unless_main(void *arg)
 	assert_int_equal(fiber_sleep_unless(60 * 1000000, &stop), 0);
 	assert_true(loop_now_us() - begin < 10 * 1000000);
 	assert_int_equal(fiber_sleep_unless(60 * 1000000, &stop), 0);
+	/* for ever */
+	stop = 0;
+	begin = loop_now_us();
+	spawn("stopper", stopper, &stop);
+	assert_int_equal(fiber_sleep_unless(UINT64_MAX, &stop), 0);
+	assert_true(stop == 1);
+	assert_true(loop_now_us() - begin >= 1000);
 	fiber_interrupt(fiber_self());
 	t->status = fiber_sleep_unless(60 * 1000000, NULL);
 }
