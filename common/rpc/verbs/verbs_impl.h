@@ -103,7 +103,7 @@ struct verbs {
 	uint32_t n_devices;
 	struct list pools, loops, user_memory;
 	void (*events_ready)(struct loop_watch *w); /* handles events of the connection manager */
-	uint64_t logged_us[8];
+	_Atomic uint64_t logged_us[8]; /* enum verbs_trouble: when it was logged last; any thread */
 };
 
 struct verbs_channel {

@@ -11,12 +11,12 @@
 
 bool verbs_may_log(struct verbs *v, enum verbs_trouble what)
 {
-	uint64_t now = loop_now_us();
+	uint64_t now = loop_now_us(), last = atomic_load(&v->logged_us[what]);
 
-	if (v->logged_us[what] != 0 && now - v->logged_us[what] < LOG_AGAIN_US)
+	if (last != 0 && now < last + LOG_AGAIN_US)
 		return false;
-	v->logged_us[what] = now;
-	return true;
+	/* Of several loops with the same trouble the first one logs it. */
+	return atomic_compare_exchange_strong(&v->logged_us[what], &last, now);
 }
 
 static void say_no_memory(struct verbs_device *dev, uint64_t len, int err)

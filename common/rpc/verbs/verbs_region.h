@@ -17,7 +17,7 @@ struct ibv_mr *verbs_register_apart(struct verbs_device *dev, void *base, uint64
 /* Under the lock. */
 void verbs_deregister(struct verbs_device *dev, struct ibv_mr *mr);
 
-/* True if this kind may be logged now: once a minute each. */
+/* True if this kind may be logged now: once a minute each. Any loop, with or without the lock. */
 enum verbs_trouble { TROUBLE_MEMORY, TROUBLE_REGIONS, TROUBLE_QPS, TROUBLE_ADDR, TROUBLE_ROUTE,
 		     TROUBLE_QUEUES, TROUBLE_PEER, TROUBLE_WAY };
 
