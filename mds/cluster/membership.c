@@ -783,21 +783,12 @@ int membership_even_heads(struct cluster *c)
 
 int membership_bad(struct cluster *c, struct target *t)
 {
-	struct moves m = {.c = c};
-	struct target_info info;
+	struct moves m = {.c = c, .target = t};
 	int rc;
 
 	fmutex_lock(&c->lock);
-	info = t->info;
-	info.flags |= TARGET_BAD;
-	rc = txn_begin(c->store);
-	if (rc == 0) {
-		cluster_put_target(c, t, &info);
-		rc = cluster_commit(c);
-	}
-	if (rc == 0)
-		t->info.flags = info.flags;
-	for (uint32_t i = 0; rc == 0 && i < c->n_chains; i++) {
+	m.flags = t->info.flags | TARGET_BAD;
+	for (uint32_t i = 0; i < c->n_chains; i++) {
 		const struct chain *ch = c->chains[i];
 		int state = state_in(ch, t->info.id);
 		bool last = state == MEMBER_SYNC &&
@@ -810,8 +801,7 @@ int membership_bad(struct cluster *c, struct target *t)
 		if (next != NULL)
 			member_move(next, t->info.id, MEMBER_OUT);
 	}
-	if (rc == 0)
-		rc = moves_commit(&m);
+	rc = moves_commit(&m);
 	fmutex_unlock(&c->lock);
 	return rc;
 }

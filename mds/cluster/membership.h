@@ -44,7 +44,7 @@ int membership_synced(struct cluster *c, const struct mds_chain_synced_req *in,
  * leads about as many. Returns 0 or the error of the store. Yields. */
 int membership_even_heads(struct cluster *c) CHECK_RESULT;
 /* Marks a target bad, because its store cannot be trusted, and removes it from all chains that
- * have another SYNC member. Returns 0 or the error of the store. Yields. */
+ * have another SYNC member, in one transaction. Returns 0 or the error of the store. Yields. */
 int membership_bad(struct cluster *c, struct target *t) CHECK_RESULT;
 
 /* Numbers of chains. whole: with all copies; degraded: with fewer; down: with none that can serve.

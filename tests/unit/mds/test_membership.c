@@ -446,14 +446,18 @@ static void stops_first_body(struct fx *f)
 	struct cluster *c = tg_begin(f);
 	struct chain *ch = tg_chain(c, 1, 2);
 	struct moves m = {.c = c};
-	uint32_t epoch = ch->epoch;
+	uint32_t epoch = ch->epoch, map_epoch;
 
 	f->m->params.lease_ms = 1000;
 	f->m->params.lease_margin_ms = 500;
 	for (uint32_t t = 0; t < N; t++)
 		assert_int_equal(tg_beat(f, t), 0);
 	tg.lose[0] = true;
+	map_epoch = c->epoch;
 	assert_int_equal(membership_bad(c, c->targets[0]), 0);
+	assert_true(c->targets[0]->info.flags & TARGET_BAD);
+	/* One transaction: no crash leaves a bad target that is still SYNC. */
+	assert_int_equal(c->epoch, map_epoch + 1);
 	assert_int_equal(tg_state(ch, 1), MEMBER_OUT);
 	assert_int_equal(ch->epoch, epoch + 1);
 	/* A later change does not overtake it. */
