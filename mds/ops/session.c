@@ -345,8 +345,12 @@ int mds_reclaim(struct op *op, const void *vin, void *vout)
 		/* The opens counted so far were dropped when the next connection began. */
 		if (rc == 0 && op->r != NULL && op->r->peer != se->peer)
 			rc = -LE_DISCONNECTED;
-		if (rc == 0)
+		if (rc == 0) {
 			se->reclaimed_sum = sum;
+			se->reclaimed_lost = out->n_lost;
+		}
+	} else {
+		out->n_lost = se->reclaimed_lost;
 	}
 	out->n_unshared = se->n_unshared;
 	if (rc == 0)

@@ -38,6 +38,7 @@ struct session {
 	bool asked;             /* a fiber probes its client (lease/recall.h) */
 	bool closing;           /* its client has closed it */
 	uint64_t reclaimed_sum; /* checksum of the last reclaim message */
+	uint32_t reclaimed_lost; /* opens of that message that could not be restored */
 	uint32_t n_unshared;    /* shared leases not given again since the reclaim began */
 	bool from_store;     /* from before the restart of this server, opens not reclaimed yet */
 	bool taking_over;    /* taken over by a process that has not reclaimed its opens yet */

@@ -510,7 +510,9 @@ static void reclaim_after(struct fx *f)
 	assert_int_equal(fx_reclaim(f, kept, O_WRONLY, false, &lost), 0);
 	assert_int_equal(fx_reclaim(f, kept, O_WRONLY, false, &lost), 0); /* repeated */
 	assert_int_equal(f->m->opens.n_opens, 1);
-	assert_int_equal(fx_reclaim(f, never, O_RDONLY, true, &lost), 0);
+	assert_int_equal(fx_reclaim(f, never, O_RDONLY, false, &lost), 0);
+	assert_int_equal(lost, 1);
+	assert_int_equal(fx_reclaim(f, never, O_RDONLY, true, &lost), 0); /* again */
 	assert_int_equal(lost, 1);
 	fx_sleep_ms(1000);
 	assert_int_equal(f->m->recovery.n_orphans, 0);
