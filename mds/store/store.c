@@ -65,10 +65,12 @@ static void no_more_whole(struct store *s, const struct dentry *d)
 
 static size_t cobj_size(const struct cobj *o)
 {
+	const struct dentry *d = container_of(o, struct dentry, o);
+
 	if (o->kind == COBJ_INODE)
 		return sizeof(struct inode);
-	return sizeof(struct dentry) +
-	       name_class_size[container_of(o, struct dentry, o)->name_class];
+	return sizeof(struct dentry) + name_class_size[d->name_class] +
+	       (d->own_name ? LEAT_NAME_MAX : 0);
 }
 
 static void cobj_free(struct store *s, struct cobj *o)
@@ -297,6 +299,22 @@ static bool dentry_is(const struct dentry *d, struct bytes name)
 	return d->name_len == name.len && memcmp(d->name, name.data, name.len) == 0;
 }
 
+/* Makes space for a name of that length in the place. */
+static int dentry_fit_name(struct store *s, struct dentry *d, uint32_t len)
+{
+	char *own;
+
+	if (len <= name_class_size[d->name_class] || d->own_name)
+		return 0;
+	own = malloc(LEAT_NAME_MAX);
+	if (own == NULL)
+		return -LE_NOMEM;
+	s->mem += LEAT_NAME_MAX;
+	d->name = own;
+	d->own_name = true;
+	return 0;
+}
+
 /* Gives a place its name. The name may change only while no version of the place is live. */
 static int dentry_take_name(struct store *s, struct dentry *d, struct bytes name)
 {
@@ -307,16 +325,7 @@ static int dentry_take_name(struct store *s, struct dentry *d, struct bytes name
 		s->miss.batch = cobj_newest(s, &d->o);
 		return -LE_MISS;
 	}
-	if (name.len > name_class_size[d->name_class]) {
-		char *own = malloc(LEAT_NAME_MAX);
-
-		if (own == NULL)
-			return -LE_NOMEM;
-		if (d->own_name)
-			free(d->name);
-		d->name = own;
-		d->own_name = true;
-	}
+	TRY(dentry_fit_name(s, d, name.len));
 	memcpy(d->name, name.data, name.len);
 	d->name_len = (uint8_t)name.len;
 	return 0;
@@ -425,7 +434,7 @@ size_t inode_encode(const struct inode_rec *rec, uint8_t *buf, size_t size)
 	return w.len;
 }
 
-static int dentry_decode(struct dentry *d, const void *value, size_t len)
+static int dentry_decode(struct store *s, struct dentry *d, const void *value, size_t len)
 {
 	struct dentry_rec rec;
 	struct wire_r r;
@@ -436,12 +445,7 @@ static int dentry_decode(struct dentry *d, const void *value, size_t len)
 		return -LE_CORRUPT_STORE;
 	d->durable = (struct dentry_val){rec.ino, rec.ino.v == 0 ? DENTRY_TOMB : DENTRY_LIVE,
 					 rec.type, rec.flags};
-	if (rec.name.len > name_class_size[d->name_class]) {
-		d->name = malloc(LEAT_NAME_MAX);
-		if (d->name == NULL)
-			return -LE_NOMEM;
-		d->own_name = true;
-	}
+	TRY(dentry_fit_name(s, d, rec.name.len));
 	memcpy(d->name, rec.name.data, rec.name.len);
 	d->name_len = (uint8_t)rec.name.len;
 	return 0;
@@ -474,7 +478,7 @@ static int load_record(struct store *s, struct cobj *o, struct key k)
 	if (rc == 0) {
 		rc = o->kind == COBJ_INODE
 			     ? inode_decode(s, container_of(o, struct inode, o), v.data, v.len)
-			     : dentry_decode(container_of(o, struct dentry, o), v.data, v.len);
+			     : dentry_decode(s, container_of(o, struct dentry, o), v.data, v.len);
 		if (rc == -LE_CORRUPT_STORE)
 			log_error("record of %s %llu is damaged",
 				  o->kind == COBJ_INODE ? "inode" : "directory",

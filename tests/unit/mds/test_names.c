@@ -334,6 +334,7 @@ static void collisions_body(struct fx *f)
 {
 	struct store *s = &f->m->store;
 	struct ino dir;
+	uint64_t mem;
 
 	assert_int_equal(fx_mkdir(f, LEAT_ROOT_INO, "c", &dir), 0);
 	s->hash_mask = 0;
@@ -344,9 +345,11 @@ static void collisions_body(struct fx *f)
 	assert_int_equal(fx_unlink(f, dir, "c"), 0);
 	assert_int_equal(fx_lookup(f, dir, "c", NULL), -LE_NOENT);
 	assert_int_equal(fx_lookup(f, dir, "p", NULL), 0);
+	mem = s->mem;
 	assert_int_equal(
 		fx_create_file(f, dir, "a rather long name that does not fit where c was", 0, NULL),
 		0);
+	assert_true(s->mem >= mem + sizeof(struct inode) + LEAT_NAME_MAX);
 	assert_int_equal(fx_rename(f, dir, "a", dir, "p", 0), 0);
 	assert_int_equal(fx_rename(f, dir, "b", dir, "z", RENAME_WHITEOUT), 0);
 	assert_whiteout(f, dir, "b");
