@@ -82,6 +82,23 @@ static void intent_run(void *arg)
 	free(in);
 }
 
+/* Takes back what intent_start has taken for an intent that no fiber will execute. The intent stays
+ * in the store. */
+static void intent_drop(struct intent *in)
+{
+	struct mds *m = in->m;
+
+	if (in->session != NULL) {
+		replay_end(&in->session->slots[in->rec.slot], in->rec.op, 0, false);
+		session_unref(in->session);
+	}
+	if (in->file != NULL)
+		open_file_put(&m->opens, in->file);
+	if (in->rec.kind != INTENT_CONVERT)
+		m->intent_slots[in->rec.oss_slot] = false;
+	free(in);
+}
+
 static int intent_start(struct mds *m, uint64_t no, const struct intent_rec *rec)
 {
 	struct intent *in = calloc(1, sizeof(*in));
@@ -93,21 +110,26 @@ static int intent_start(struct mds *m, uint64_t no, const struct intent_rec *rec
 	in->no = no;
 	in->rec = *rec;
 	rc = rec->kind == INTENT_CONVERT ? 0 : intent_slot_hold(m, &in->rec.oss_slot);
-	if (rc == 0)
-		rc = open_file_get(&m->opens, rec->ino, &in->file);
 	if (rc < 0) {
 		free(in);
 		return rc;
 	}
-	may_have_begun(in);
+	rc = open_file_get(&m->opens, rec->ino, &in->file);
+	if (rc < 0) {
+		intent_drop(in);
+		return rc;
+	}
 	intent_session(m, in);
+	rc = fiber_spawn("intent", intent_run, in);
+	if (rc < 0) {
+		intent_drop(in);
+		return rc;
+	}
+	may_have_begun(in);
 	latch_add(&m->fibers, 1);
 	m->recovery.n_intents++;
 	m->recovery.n_starting++;
-	rc = fiber_spawn("intent", intent_run, in);
-	if (rc < 0)
-		latch_done(&m->fibers);
-	return rc;
+	return 0;
 }
 
 struct scan {

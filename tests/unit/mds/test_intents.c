@@ -6,6 +6,7 @@
 
 #include "common/kv/kv.h"
 #include "common/kv/kv_sim.h"
+#include "common/rt/loop_impl.h"
 #include "mds/dispatch.h"
 #include "tests/unit/mds/fixture.h"
 
@@ -127,6 +128,39 @@ static void test_intent(void **state)
 	(void)state;
 	over_crash(intent_before, intent_after);
 }
+
+static uint32_t slots_taken(const struct mds *m)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < INTENTS_MAX; i++)
+		n += m->intent_slots[i];
+	return n;
+}
+
+/* The server cannot start a fiber for an intent: it keeps nothing of the intent in memory. */
+static void no_fiber(struct fx *f)
+{
+	struct loop *l = loop_self();
+	uint32_t fibers_max = l->fibers_max, n_refs;
+	struct open_file *file;
+
+	intent_before(f);
+	file = open_file_find(&f->m->opens, cut);
+	n_refs = file->refs;
+	l->fibers_max = l->n_fibers;
+	assert_int_equal(recovery_start(f->m), -LE_OVERLOAD);
+	l->fibers_max = fibers_max;
+	assert_int_equal(f->m->recovery.n_intents, 0);
+	assert_int_equal(f->m->recovery.n_starting, 0);
+	assert_int_equal(file->refs, n_refs);
+	assert_int_equal(slots_taken(f->m), 1);
+	f->oss_fail = false;
+	while (slots_taken(f->m) > 0)
+		fx_sleep_ms(100);
+	assert_int_equal(fx_attr(f, cut).size, 10);
+}
+TEST(test_no_fiber, no_fiber)
 
 /* A truncation that waits for its turn at the file becomes durable too, while the server stops. */
 static void truncation_fiber(void *arg)
@@ -584,6 +618,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_intent),
+		cmocka_unit_test(test_no_fiber),
 		cmocka_unit_test(test_two_intents),
 		cmocka_unit_test(test_trunc_open),
 		cmocka_unit_test(test_trunc_open_and_slow_start),
