@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What the tests of the command line share. Sourced: . "$(dirname "$0")/cli.inc.sh"
-# expect STATUS COMMAND...: runs it, keeps $out and $err, fails the test on another exit status.
+# Functions that the tests of the command line share. Sourced: . "$(dirname "$0")/cli.inc.sh"
+# expect STATUS COMMAND...: runs the command, sets $out and $err; another exit status fails the test
 set -u
 src=${LEAT_SRC:-$(realpath "$(dirname "$0")/../..")}
 bin=${BUILD:-$src/build}
@@ -27,17 +27,17 @@ expect() {
 	n_checks=$((n_checks + 1))
 }
 
-# in_out TEXT, in_err TEXT: of the latest expect
+# in_out TEXT, in_err TEXT: the output of the latest expect contains the text
 in_out() { case $out in *"$1"*) ;; *) fail "not on stdout: $1" ;; esac; }
 in_err() { case $err in *"$1"*) ;; *) fail "not on stderr: $1" ;; esac; }
-# json FILTER VALUE: what jq makes of stdout
+# json FILTER VALUE: jq with this filter makes this value of stdout
 json() {
 	local got
 	got=$(jq -r "$1" <<<"$out") || fail "no JSON"
 	[ "$got" = "$2" ] || fail "$1 is '$got', not '$2'"
 }
 
-# until_true COMMAND...: waits until it succeeds
+# until_true COMMAND...: repeats the command until it succeeds
 until_true() {
 	local tries=1200
 	until "$@" >/dev/null 2>&1; do

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Moves data by the client library and says what of it the library copied; for test_copies.py.
+ * Moves data through the client library and prints how much the library copied. See test_copies.py.
  *
  *   copies CONF FILE slots|fragment|memory|many|loader
  *
- * slots: whole chunks from registered slots (ll_write) and back (ll_read); fragment: a part of a
- * block over the file that slots made; memory: from and to memory of the caller; many: small reads
- * of what slots made, all at once (ll_pread_batch), to memory of the caller; loader: an epoch of
- * batches of what slots made, SAMPLE bytes each. What was written is read again and compared.
- * Prints one line, "moved N copied M".
+ * slots: writes whole chunks from registered slots (ll_write) and reads them back (ll_read).
+ * fragment: writes a part of a block over that file. memory: writes from memory of the caller and
+ * reads to it. many: reads small ranges of that file in one call (ll_pread_batch), to memory of the
+ * caller. loader: delivers an epoch of batches of that file, SAMPLE bytes each. Everything written
+ * is read again and compared. Prints one line, "moved N copied M".
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -79,7 +79,7 @@ static void by_slots(void *arg)
 	slot_unref(s);
 }
 
-/* Odd lengths at odd offsets, some of them over the end of a block, none over that of a chunk. */
+/* Odd lengths at odd offsets. Some cross the end of a block, none the end of a chunk. */
 static void place(struct ll_part *p, uint32_t i)
 {
 	p->len = 1 + i * 53 % 9000;
@@ -111,7 +111,7 @@ static void by_many(void *arg)
 			(struct ll_part){.file = j->file->ll, .buf = space + i * FRAGMENT_LEN * 2};
 		place(&parts[i], i);
 	}
-	/* Only connections that are there are used so. */
+	/* ll_pread_batch uses existing connections only, so open one to each server first. */
 	for (uint32_t i = 0; i < N_UNITS && j->rc == 0; i++)
 		j->rc = ll_pread(j->file->ll, space, 1, (uint64_t)i * UNIT) == 1 ? 0 : -LE_IO;
 	j->moved = N_UNITS;
@@ -121,7 +121,7 @@ static void by_many(void *arg)
 	if (j->rc == 0)
 		j->rc = check_many(j, parts, space + N_MANY * FRAGMENT_LEN * 2);
 	ll_stats(c, &after);
-	/* In a few requests, and none of them by another way. */
+	/* The batch took few requests, all of them batch requests. */
 	if (after.many_ops == before.many_ops || after.many_ops - before.many_ops > N_MANY / 4)
 		j->rc = -LE_NOTSUP;
 	free(space);

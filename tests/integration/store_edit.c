@@ -4,10 +4,10 @@
  *
  *   store_edit STORE nlink INO N | size INO N | gen INO N    of a metadata store
  *   store_edit STORE drop-inode INO | drop-entry INO | orphan INO | no-orphan INO
- *   store_edit INDEX drop-chunks INO              of an object server's index, which tells so
- *   store_edit INDEX forget-chunks INO            the same, and nothing tells so
+ *   store_edit INDEX drop-chunks INO      of an object server; the inventory shows the loss
+ *   store_edit INDEX forget-chunks INO    like drop-chunks, but the inventory forgets them too
  *
- * Prints how many records were changed; 1 when it was none.
+ * Prints the number of records that it changed; exits with 1 if it changed none.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""POSIX access control lists, as programs set, see and inherit them, and as they are enforced."""
+"""POSIX access control lists: programs set, read and inherit them, and they are enforced."""
 import contextlib
 import errno
 import os
@@ -57,7 +57,7 @@ def mode(path):
 
 
 def other_mount(c, path):
-    """The same file through the second mount, once that has forgotten what it knew."""
+    """The path on the second mount, after its cached attributes have expired."""
     time.sleep(1.2)
     return path.replace(c.mnt(1), c.mnt(2))
 
@@ -102,7 +102,7 @@ def test_a_list_that_is_only_a_mode_is_not_kept(c):
     os.setxattr(p, ACCESS, acl((USER_OBJ, 6), (GROUP_OBJ, 4), (OTHER, 0)))
     assert mode(p) == 0o640 and os.listxattr(p) == []
     expect_errno(errno.ENODATA, os.getxattr, p, ACCESS)
-    os.removexattr(p, ACCESS)  # no error, as elsewhere
+    os.removexattr(p, ACCESS)  # no error, as on other file systems
     os.unlink(p)
 
 
@@ -170,7 +170,7 @@ def test_set_gid_goes_when_a_stranger_to_the_group_sets_a_list(c):
 
 
 def test_set_gid_stays_whatever_else_is_asked_for_meanwhile(c):
-    """What capabilities are worth depends on the file's owner, who has to be asked for first."""
+    """Whether capabilities count depends on the file's owner: the client must request it first."""
     p = c.mnt() + "/sgid"
     put(p)
     os.chown(p, ALICE, STAFF)
@@ -186,7 +186,7 @@ def test_set_gid_stays_whatever_else_is_asked_for_meanwhile(c):
         t.start()
     try:
         for i in range(30):
-            os.chmod(c.mnt(2) + "/sgid", 0o2755)  # so it is not known here
+            os.chmod(c.mnt(2) + "/sgid", 0o2755)  # invalidates what mount 1 has cached
             subprocess.run(["setpriv", "--reuid", str(ALICE), "--regid", str(GUESTS), "--groups",
                             "%d,%d" % (GUESTS, STAFF), "--inh-caps", "+fowner", "--ambient-caps",
                             "+fowner", "setfacl", "-m", "u:%d:x" % BOB, p], check=True)
@@ -203,7 +203,7 @@ def test_what_is_made_inherits_the_default_list(c):
     os.mkdir(d)
     setfacl("-d", "-m", "u::rwx,g::r-x,o::---,u:%d:rwx" % ALICE, d)
     want = getfacl(d, "-d")
-    old = os.umask(0o077)  # does not count where there is a default list
+    old = os.umask(0o077)  # does not apply where there is a default list
     try:
         os.close(os.open(d + "/file", os.O_CREAT | os.O_WRONLY, 0o666))
         os.mkdir(d + "/dir", 0o777)
@@ -222,7 +222,7 @@ def test_what_is_made_inherits_the_default_list(c):
     assert os.listxattr(d + "/link", follow_symlinks=False) == []
     assert may(other_mount(c, d) + "/file", ALICE, [GUESTS], os.O_RDWR)
     setfacl("-k", d)
-    setfacl("-d", "-m", "u::rwx,g::r-x,o::r-x", d)  # no more than a mode
+    setfacl("-d", "-m", "u::rwx,g::r-x,o::r-x", d)  # equivalent to a mode
     os.close(os.open(d + "/file2", os.O_CREAT | os.O_WRONLY, 0o666))
     assert mode(d + "/file2") == 0o644 and os.listxattr(d + "/file2") == []
     shutil.rmtree(d)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# leat agent: several nodes make one copy each and hand chunks on; the source is read about once.
-# One that dies, sleeps or lies is left out. timeout: 240
+# leat agent: each of several nodes makes a copy and hands chunks on; the source is read about once.
+# The others leave out a node that dies, sleeps or hands out wrong data. timeout: 240
 . "$(dirname "$0")/cli.inc.sh"
 here=${LEAT_DEV_HERE:-127.0.0.1}
 need_cluster
@@ -10,7 +10,7 @@ trap 'kill -CONT "${pids[@]}" 2>/dev/null; kill "${pids[@]}" 2>/dev/null
 wait "${pids[@]}" 2>/dev/null
 "$src/deploy/dev-cluster" down >/dev/null 2>&1' EXIT
 
-# agent N [PARAM=VALUE...]: on a port and in a directory of its own
+# agent N [PARAM=VALUE...]: starts an agent with a port and a directory of its own
 agent() {
 	local n=$1 sets=() p
 	shift
@@ -43,7 +43,7 @@ check() {
 	done
 }
 
-# sum_of METRIC: over the four agents' pages
+# sum_of METRIC: the sum over the /metrics pages of the four agents
 sum_of() {
 	local n
 	for n in 1 2 3 4; do
@@ -52,26 +52,26 @@ print(urllib.request.urlopen("http://127.0.0.1:" + sys.argv[1] + "/metrics").rea
 			"${ports[n + 4]}" || fail "no page of agent $n"
 	done | awk -v name="leat_agent_$1" '$1 == name { sum += $2 } END { printf "%d", sum }'
 }
-# as_given BYTES: as many were given to others, all over the transport that the test runs over,
-# and next to none were copied on their way (manifests are).
+# as_given BYTES: the agents handed this many bytes to others, all over the transport under test,
+# and copied almost none of them in memory (manifests are copied).
 as_given() {
 	local by=tcp other=verbs
 	[ $(($(sum_of data_copied_bytes_total) * 50)) -lt "$1" ] || return 1
 	case ${LEAT_DEV_TRANSPORT:-tcp} in
 	verbs) by=verbs other=tcp ;;
-	auto) return 0 ;; # what it begins with depends on who is quicker
+	auto) return 0 ;; # the quicker transport is used first
 	esac
 	[ "$(sum_of net_${other}_bytes_out_total)" = 0 ] &&
 		[ "$(sum_of net_${by}_bytes_out_total)" -ge "$1" ]
 }
 
-# Four nodes: about once from the servers
+# Four nodes read the source about once.
 expect 0 "$leat" stage in set@v1 --nodes "$nodes" --json
 json .ready 4
 json '.amplification <= 1.05' true
 json '(.source + .peers) == 4 * .bytes' true
 until_true as_given "$(jq .peers <<<"$out")"
-# What it says of its connections: to every server, and that by which it is asked
+# The agent reports its connections to every server, and the one of this request.
 expect 0 "$leat" status --net --agent "$here:${ports[0]}" --json
 json '[.agent.net.connections[] | select(.state == "up")] | length > 5' true
 [ "${LEAT_DEV_TRANSPORT:-}" = auto ] ||
@@ -88,12 +88,12 @@ all_ready() {
 until_true all_ready
 expect 0 "$leat" stage where
 in_out node3
-# Again: nothing moves
+# A repetition moves nothing.
 expect 0 "$leat" stage in set@v1 --nodes "$nodes" --json
 json '[.nodes[].bytes] | add' "$(jq '4 * .bytes' <<<"$out")"
 json .source 0
 json .peers 0
-# One that comes later gets all of it from the others
+# A fifth node gets the whole data set from the others.
 agent 5
 expect 0 "$leat" stage in set@v1 --agent "$here:${ports[4]}" --json
 json .source 0
@@ -101,7 +101,7 @@ check 5
 kill "${pids[4]}"
 wait "${pids[4]}"
 
-# A node whose copy lies is left out; what it gave is fetched elsewhere
+# The others leave out a node whose copy is damaged, and fetch its chunks elsewhere.
 for n in 1 2 3; do expect 0 "$leat" stage evict set@v1 --to "$tmp/node$n"; done
 /usr/bin/python3 - "$tmp"/node4/.leat/*/data <<'END'
 import os, sys
@@ -124,7 +124,8 @@ expect 0 "$leat" stage in set@v1 --agent "$here:${ports[3]}" --json
 json .source 0
 check 1 2 3 4
 
-# One dies, one sleeps in the middle: the others end all the same; the dead one goes on later
+# One agent dies and one is stopped midway: the others complete, and the dead one's successor
+# resumes.
 some_of() {
     "$leat" stage status large@v1 --to "$tmp/node$1" --json 2>/dev/null |
         jq -e '.bytes_verified > 0' >/dev/null
@@ -153,8 +154,8 @@ expect 0 "$leat" stage in large@v1 --nodes "$nodes" --json
 json .ready 4
 check 1 2 3 4
 
-# One whose job fails at once, for want of room: nobody waits for it to begin (10 s). Who waited
-# would do so each time; on a busy machine something else may take as long once.
+# The job of one agent fails immediately, because its capacity is too small. The command must not
+# wait (10 s) for this job to begin. On a busy machine one try may be slow, but not every try.
 name=set@v1 data=$mnt/data
 expect 0 "$leat" stage evict set@v1 --to "$tmp/node4"
 kill "${pids[3]}"
@@ -171,7 +172,7 @@ done
 json .error.message "3 of 4 nodes are ready: no capacity"
 check 1 2 3
 
-# What a job holds on some of them is given back by one command, also where one is not there
+# One command releases the leases of a job on all nodes, even if one node does not answer.
 held() { find "$tmp"/node*/.leat -path '*/leases/job7' | wc -l; }
 for all in "$nodes" "$nodes$here:${ports[4]}"; do
 	for n in 1 3; do expect 0 "$leat" stage lease set@v1 --lease job7 --to "$tmp/node$n"; done
@@ -185,7 +186,7 @@ in_err "not released on all nodes"
 expect 9 "$leat" stage release --lease job7 --nodes "$nodes"
 in_err "no lease"
 
-# Detached and cancelled; without an agent; what an agent refuses
+# An unknown data set, an argument that an agent refuses, and a command without agents.
 expect 9 "$leat" stage in none@v1 --agent "$here:${ports[0]}"
 in_err "no such data set"
 expect 2 "$leat" stage in set@v1 --agent "$here:${ports[0]}" --to /elsewhere

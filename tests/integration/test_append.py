@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""O_APPEND: a mount that has the file alone asks nobody where it ends; what several mounts append
-at once, across truncation, recalls and restarts of the metadata server, is all there, once, in the
-order of each; and what a mount has not sent yet a restarted metadata server makes it show."""
+"""O_APPEND. A mount that alone has the file open finds its end without requests. What several
+mounts append concurrently, across truncations, recalls and restarts of the metadata server, is
+complete and in the order of each writer. A restarted metadata server makes mounts flush unsent
+bytes."""
 import errno
 import fcntl
 import json
@@ -28,8 +29,8 @@ def asked(c, i):
 
 
 class Writer:
-    """A process that has one file open, and nothing else of the mount: closing what was inherited
-    would show what it has written. Each line it is given it writes; at an offset, or appended."""
+    """A process that has one file open, and no other file of the mount: closing inherited
+    descriptors would flush data. It writes each line that it gets, at an offset or appended."""
 
     PROGRAM = """
 import os, sys
@@ -61,8 +62,8 @@ for line in sys.stdin:
 
 
 def test_appends_spare_what_another_mount_writes_at_the_end(c):
-    """Placed where that mount has just written: its bytes stay, zeros as well, and no record is
-    lost or torn."""
+    """An append gets a reservation where another mount has just written: the bytes of that mount
+    stay, even if they are zeros, and no record is lost or torn."""
     size, n_done, stop = 64, 0, threading.Event()
     path = [c.mnt(i) + "/log_end" for i in (1, 2)]
     appends = os.open(path[0], APPEND)
@@ -83,7 +84,7 @@ def test_appends_spare_what_another_mount_writes_at_the_end(c):
         data = b"w%063d" % len(written) if len(written) % 2 else bytes(size)
         assert os.pwrite(writes, data, at) == size
         written[at] = data
-        time.sleep(0.05 * (len(written) % 3))  # who writes there without pause lets no append in
+        time.sleep(0.05 * (len(written) % 3))  # writes without a pause would starve the appends
     stop.set()
     appender.join()
     os.close(appends)
@@ -99,10 +100,10 @@ def test_appends_spare_what_another_mount_writes_at_the_end(c):
 
 
 def test_alone_nobody_is_asked(c):
-    for k in range(2):  # a new file, and one that is there
+    for k in range(2):  # a new file, then an existing one
         fd = os.open(c.mnt(1) + "/log", APPEND)
         os.write(fd, b"%04d" % (1000 * k))
-        time.sleep(1)  # the other mount has looked: for a moment nobody is given a lease
+        time.sleep(1)  # for a while after the other mount's stat, no lease is given
         before = asked(c, 1)
         for i in range(1, 1000):
             os.write(fd, b"%04d" % (1000 * k + i))
@@ -113,7 +114,7 @@ def test_alone_nobody_is_asked(c):
 
 
 def test_a_descriptor_that_appends_no_more(c):
-    """fcntl(F_SETFL) takes O_APPEND away, and gives it back."""
+    """fcntl(F_SETFL) clears O_APPEND, and sets it again."""
     path = c.mnt(1) + "/setfl"
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     os.write(fd, b"first")
@@ -129,8 +130,8 @@ def test_a_descriptor_that_appends_no_more(c):
 
 
 def test_what_it_then_writes_elsewhere_is_not_appended_over(c):
-    """Two append; one of them does so no more, and writes where the file ends: the other one is
-    told of that end, also once the first appends again."""
+    """Two descriptors append. One of them clears O_APPEND and writes at the end of the file:
+    appends of the other must go after that write, even after the first has set O_APPEND again."""
     paths = [c.mnt(i) + "/plain" for i in (1, 2)]
     fd = os.open(paths[0], os.O_RDWR | os.O_CREAT | os.O_APPEND)
     os.write(fd, b"first")
@@ -155,7 +156,7 @@ def test_what_it_then_writes_elsewhere_is_not_appended_over(c):
 
 
 def test_in_turns_with_others(c):
-    """The end moves by appends, writes and truncation of either mount."""
+    """Appends, writes and truncations of either mount move the end."""
     paths = [c.mnt(i) + "/turns" for i in (1, 2)]
     fds = [os.open(p, APPEND) for p in paths]
     expected = b""
@@ -171,7 +172,7 @@ def test_in_turns_with_others(c):
                 f.seek(len(expected))
                 f.write(b"plain")
             expected += b"plain"
-        if i % 13 == 6:  # alone for a while
+        if i % 13 == 6:  # mount 1 is the only one for a while
             os.close(fds[1])
             os.write(fds[0], b"alone")
             time.sleep(1.1)
@@ -198,7 +199,7 @@ def test_truncated_by_another_while_alone(c):
 
 
 def test_truncated_by_another_while_it_was_away(c):
-    """Its session ends, and with it all that was known of where the file ended."""
+    """The session of the mount is evicted, and its cached end of file becomes invalid."""
     path, n = "/away", c.log("mds").count("evicting it")
     fd = os.open(c.mnt(1) + path, APPEND | os.O_SYNC)
     os.write(fd, b"x" * (1 << 20))
@@ -220,8 +221,8 @@ def set_flags(path, flags):
 
 
 def test_refused_when_it_came_back(c):
-    """In its new session it could not open the file again, which was immutable; it opens it, for
-    good, when it appends once the file is so no more."""
+    """In its new session the mount cannot open the file again, because the file is immutable. After
+    the flag is cleared, the next append opens it again, permanently."""
     path, before = "/fixed", c.status_of_mount(1)["session"]
     fd = os.open(c.mnt(1) + path, APPEND | os.O_SYNC)
     os.write(fd, b"first")
@@ -244,7 +245,7 @@ def test_refused_when_it_came_back(c):
 
 
 def records(data, width):
-    """Of each writer those that are there, in their order."""
+    """{writer: its records, in the order of the file}"""
     rows = [data[i:i + width] for i in range(0, len(data), width)]
     return {w: [r for r in rows if r[:1] == w] for w in {r[:1] for r in rows}}
 
@@ -261,7 +262,8 @@ def append_all(path, tag, n, pause):
 
 
 def test_many_append_and_come_and_go(c):
-    """Who is left alone goes on by itself, and is called back when another one comes."""
+    """A mount left alone appends without requests, and is recalled when another mount opens the
+    file."""
     jobs = [(1, b"a", 3000, 0), (1, b"b", 1500, 200), (2, b"c", 1500, 100), (2, b"d", 600, 50)]
     ts = [threading.Thread(target=append_all, args=(c.mnt(m) + "/many", tag, n, pause))
           for m, tag, n, pause in jobs]
@@ -276,7 +278,7 @@ def test_many_append_and_come_and_go(c):
 
 
 def test_nothing_is_lost_when_the_metadata_server_restarts(c):
-    """One appends alone, the server restarts, another one appends: at the end of all of it."""
+    """One mount appends alone, the server restarts, another mount appends after all of it."""
     for k in range(4):
         name = "/again%d" % k
         with Writer(c.mnt(1) + name, APPEND) as w:
@@ -305,7 +307,7 @@ def test_what_is_not_sent_is_seen_when_the_metadata_server_restarts(c):
 
 
 def test_killed_while_it_appends(c):
-    """What it had synced is there, what is there is whole, and others go on behind it."""
+    """The killed mount's synced bytes stay, no record is torn, and others append after them."""
     fd = os.open(c.mnt(2) + "/killed", APPEND)
     for i in range(200):
         os.write(fd, b"k%07d\n" % i)
@@ -327,8 +329,8 @@ def test_killed_while_it_appends(c):
 
 
 def test_a_log_that_is_emptied_under_its_writers(c):
-    """As logrotate does (copytruncate): what is appended goes where the file ends now, and no hole
-    is left of where it ended."""
+    """Like logrotate's copytruncate: appends go to the new end of the file, and leave no hole up to
+    the previous end."""
     for n in range(8):
         path, stop = "/emptied%d" % n, threading.Event()
 

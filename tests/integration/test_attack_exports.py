@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 240
-"""What the rules of `leat export` refuse to a client that has the cluster's key and sends frames of
-its own making. It comes from other addresses of the loopback interface."""
+"""The rules of `leat export` refuse operations to a client that has the cluster's key and sends
+forged frames. The client uses other addresses of the loopback interface."""
 import os
 import re
 import shutil
@@ -47,7 +47,7 @@ def rows(c):
 # ---- every operation, with every lie ----
 
 class Tree:
-    """A directory with one of each that operations are tried on. open_: everybody may do all."""
+    """A directory with one file of each kind, to operate on. open_: all users may do everything."""
 
     def __init__(self, c, name, open_):
         self.path, self.open = "%s/%s" % (c.mnt(), name), open_
@@ -69,7 +69,7 @@ class Tree:
         self.was = self.look()
 
     def look(self):
-        """All that is there, but when it was made and where it is."""
+        """The state of the whole tree, but for times and paths."""
         def one(path):
             st = os.lstat(path)
             names = [] if os.path.islink(path) else sorted(os.listxattr(path))
@@ -81,7 +81,7 @@ class Tree:
 
 
 def attempts(t):
-    """(operation, its fields but the credential) on that tree: each of those that have one."""
+    """(operation, fields but the credential), for each operation that has a credential."""
     file, top = t.ino["file"], t.ino["."]
     at = {"parent": top, "name": b"new"}
     return [
@@ -120,7 +120,7 @@ def attempts(t):
     ]
 
 
-# (what a client says, and as whom it is to be treated), where root is squashed
+# (the credential that a client sends, the one that it counts as), where root is squashed
 LIES = [
     (cred(0, 0), cred(NOBODY, NOGROUP)),
     (cred(BOB, 0), cred(BOB, NOGROUP)),
@@ -137,7 +137,8 @@ def fields_of(name, values):
 
 
 def differences(c, p, lies, open_):
-    """What comes of each operation with a lie, and is not what comes of it with the truth."""
+    """Runs each operation with a lie on one tree and with the truth on another. Returns those whose
+    results or effects differ, and the number of successes."""
     liar, honest = Tree(c, "liar", open_), Tree(c, "honest", open_)
     found, n_done = [], 0
     for k in range(len(attempts(liar))):
@@ -177,7 +178,7 @@ def test_nothing_that_a_client_says_of_itself_makes_it_more(c):
             p.open_session()
             found, n_done = differences(c, p, lies, open_)
             assert not found, (source, len(found), found[0])
-            # An honest one may do things: else this compares refusals alone.
+            # An honest client may do things; otherwise only refusals would be compared.
             assert n_done > 20 or not open_, (source, n_done)
 
 
@@ -216,7 +217,7 @@ def test_servers_are_not_believed_in_networks_of_less_rights(c):
                     for name, values in attempts(tree)[:3]:
                         assert p.ask(name, cred=cred(), **fields_of(name, values))[0] == "PERM"
     assert [t["id"] for t in c.status()["targets"]] == [t["id"] for t in before]
-    # And the servers' own network is not made one of those.
+    # The servers' own network cannot become a restricted one.
     r = c.leat("export", "add", "--ro", "127.0.0.0/30", check=False)
     assert r.returncode == 1 and "machine" in r.stderr, r
     c.leat("export", "add", "127.0.0.1")
@@ -229,7 +230,7 @@ def test_servers_are_not_believed_in_networks_of_less_rights(c):
 # ---- reads end with the session ----
 
 def read_all(p, who, chains, at):
-    """Asks each member of the file's chain for its first bytes: the statuses."""
+    """Reads the file's first bytes from each member of its chains: {(chain, target): result}."""
     ino, gen, cap = who
     said = {}
     for chain_id, chain in chains.items():
@@ -246,7 +247,7 @@ def read_all(p, who, chains, at):
 
 
 def may_read(c, path, copies):
-    """A session that has opened a file, as read_all is told of it."""
+    """Opens a session and a file in it. Returns the arguments of read_all."""
     p = peer(c, FREE)
     p.open_session()
     attr = p.walk(path, cred())
@@ -266,23 +267,23 @@ def test_a_read_right_ends_with_its_session(c):
         began = may_read(c, "/data", 2)
         said = read_all(*began)
         held = {k: v for k, v in said.items() if v == ("OK", len(data))}
-        assert len(held) == 2, said  # both copies
+        assert len(held) == 2, said  # both replicas
         return began
 
     def refused(began):
         said = read_all(*began)
         return all(status == "SESSION_GONE" for status, _ in said.values()), said
 
-    # It is closed; the network's rights change; nothing is heard of it.
+    # The session is closed; the rights of its network change; its client falls silent.
     for how in ("close", "export", "silence"):
         p, who, chains, where = began = begin()
         if how == "close":
             try:
                 assert p.ask("mds_session_close", session=p.session)[0] == "OK"
             except ConnectionError:
-                pass  # with the session its connection ends, perhaps before the answer
+                pass  # the connection may close before the reply arrives
         elif how == "export":
-            # A session of that network, whose rights are taken away.
+            # A session of a network whose rights are then reduced.
             p.close()
             where["source"] = "127.0.0.6"
             p = peer(c, "127.0.0.6")
@@ -293,7 +294,7 @@ def test_a_read_right_ends_with_its_session(c):
             assert not refused(began)[0]
             c.leat("export", "add", "--root-squash", "127.0.0.6")
         else:
-            # Its machine is gone.
+            # The client's machine disappears.
             p.close()
             wait_until(lambda: refused(began)[0], 60, "its session has ended")
             continue
@@ -303,8 +304,8 @@ def test_a_read_right_ends_with_its_session(c):
         p.close()
     c.leat("export", "rm", "127.0.0.6")
 
-    # Who lives reads on, also while and after the metadata server is away, and after each server
-    # began anew.
+    # A live session keeps its right to read: while the metadata server is down, and after it has
+    # restarted.
     began = begin()
     c.kill("mds")
     for _ in range(6):
@@ -312,7 +313,7 @@ def test_a_read_right_ends_with_its_session(c):
         assert list(said.values()).count(("OK", len(data))) == 2, said
         time.sleep(1)
     c.start("mds")
-    # As a client does: it takes its session up again.
+    # A client resumes its session after a restart.
     with peer(c, FREE) as again:
         again.session = began[0].session
         for _ in range(3):
@@ -322,13 +323,14 @@ def test_a_read_right_ends_with_its_session(c):
 
 
 def test_a_server_that_is_out_of_touch_reads_for_nobody(c):
-    """It could not hear that a session has ended: with one copy, as with several."""
+    """An object server without contact to the metadata server cannot learn that a session has
+    ended, so it refuses reads, even of a file with one replica."""
     top = c.mnt() + "/single"
     os.mkdir(top)
     c.leat("layout", "set", "--replicas", "1", top)
     data = b"secret " * 512
     put(top + "/data", data)
-    rows(c)  # each object server has heard of them
+    rows(c)  # each object server has the rules
     began = may_read(c, "/single/data", 1)
     with began[0]:
         def held(status):
@@ -349,7 +351,7 @@ def test_a_server_that_is_out_of_touch_reads_for_nobody(c):
 # ---- numbers of inodes ----
 
 def below_private(c):
-    """A directory of Alice's that only she may search; all in it is open to everybody."""
+    """A directory of Alice's that only she may search; everything in it is open to all users."""
     top = c.mnt() + "/private"
     shutil.rmtree(top, ignore_errors=True)
     os.makedirs(top + "/dir/deep")
@@ -363,7 +365,7 @@ def below_private(c):
 
 
 def by_number(ino):
-    """Each operation that names an inode, with numbers below such a directory."""
+    """Each operation that names an inode, with inode numbers below that directory."""
     file, deep = ino["file"], ino["deep"]
     at = {"parent": deep, "name": b"new"}
     return [
@@ -420,18 +422,18 @@ def test_no_inode_is_used_past_a_directory_that_may_not_be_searched(c):
         # Without a session too.
         with peer(c, SQUASHED) as q:
             assert q.ask("mds_getattr", cred=bob, ino=ino["file"])[0] == "ACCES"
-        # Who may search all of it may go on, by number as well.
+        # A user with search permission on the whole path may use inode numbers too.
         alice = cred(ALICE, ALICE)
         for name, values in by_number(ino):
             if M.kind[name] != "WRITE":
                 status, _ = p.ask(name, cred=alice, **values)
                 assert status != "ACCES", (name, values, status)
-        # Her leases are the session's; they are no right of his.
+        # Leases from Alice's requests belong to the session, and give Bob no right.
         for name, values in by_number(ino):
             status, _ = p.ask(name, cred=bob, **values)
             assert status == "ACCES", (name, values, status)
         assert p.ask("mds_open", cred=alice, ino=ino["file"], flags=os.O_RDONLY)[0] == "OK"
-    # A name that is read but not searched says nothing of the inode.
+    # A directory that Bob may read but not search gives him no attributes of its inodes.
     os.chmod(top, 0o744)
     with peer(c, SQUASHED) as p:
         p.open_session()
@@ -457,7 +459,7 @@ def test_a_file_of_several_names_is_reached_by_each(c):
         p.open_session()
         os.link(top + "/dir/file", c.mnt() + "/public")
         assert getattr_by_number(p) == "OK"
-        # The newest name is one that he may not use; the other one he has to look up.
+        # The newest name is one that Bob may not use; he must look up the other one.
         os.link(top + "/dir/file", top + "/dir/again")
         assert getattr_by_number(p) == "ACCES"
         assert p.walk("/public", bob)["ino"] == ino["file"]
@@ -466,7 +468,7 @@ def test_a_file_of_several_names_is_reached_by_each(c):
         assert getattr_by_number(p) == "ACCES"
         os.rename(top + "/dir/public", c.mnt() + "/public")
         assert getattr_by_number(p) == "OK"
-        # What he has open stays his wherever it goes; then it is one more inode of others.
+        # A file that Bob has open stays accessible after a rename. After close it is not.
         assert p.ask("mds_open", cred=bob, ino=ino["file"], flags=os.O_RDWR)[0] == "OK"
         os.rename(c.mnt() + "/public", top + "/dir/public")
         assert getattr_by_number(p) == "OK"
@@ -493,7 +495,7 @@ def test_an_open_that_a_restart_has_forgotten_is_no_right(c):
         return rep["reclaim"]
 
     def attack(p, name):
-        """What comes of copying one file to an own one, and of a change of the other."""
+        """The statuses of copying Alice's secret to a new file, and of changing her program."""
         status, rep = p.ask("mds_create", cred=bob, parent=frames.ROOT_INO, name=name, mode=0o600,
                             flags=os.O_RDWR | os.O_EXCL)
         assert status == "OK", status
@@ -511,12 +513,12 @@ def test_an_open_that_a_restart_has_forgotten_is_no_right(c):
         assert begin(p) == 1
         claimed = b"".join(struct.pack("<QII", i, f, 1) for i, f in (
             (secret_ino, os.O_RDONLY), (program_ino, os.O_RDWR), (own_ino, os.O_RDWR)))
-        # An open of before that is sent again is not heard again as another one either.
+        # A repetition of an open from before the restart cannot open another file either.
         p.ask("mds_open", cred=bob, ino=program_ino, flags=os.O_RDWR, frame={"seq": seq})
         p.seq[0] = seq
         assert p.ask("mds_reclaim", opens=claimed, done=1)[0] == "OK"
         assert attack(p, b"after") == ["STALE", "ACCES"]
-        # An honest one goes on with what it had, as the file's rights allow.
+        # An honest client keeps the access that the file's mode allows.
         assert p.ask("mds_setattr", cred=bob, ino=own_ino, mask=SET_SIZE,
                      attr={"size": 1})[0] == "OK"
     assert os.stat(program).st_mode & 0o4000 and os.stat(own).st_size == 1
@@ -553,7 +555,7 @@ def test_an_agent_does_nothing_for_networks_of_less_rights(c):
                     status = ask(source, "peer_stage", role, **dict(start, verb=verb))[0]
                     assert status == "PERM", (source, role, verb, status)
         assert not began()
-        # The node itself may, and who has no row; then there is something to be had.
+        # The node itself may stage, as may a network without a rule. Then there is a copy to read.
         assert ask(FREE, "peer_stage", **start)[0] == "OK"
         rep = []
 
@@ -569,12 +571,12 @@ def test_an_agent_does_nothing_for_networks_of_less_rights(c):
             for message, fields in (("peer_chunk", chunk), ("peer_status", {})):
                 status = ask(source, message, **fields)[0]
                 assert status == ("OK" if may else "PERM"), (source, message, status)
-        # Rights that are taken away count within seconds.
+        # Reduced rights take effect within seconds.
         c.leat("export", "add", "--root-squash", "127.0.0.7")
         wait_until(lambda: ask("127.0.0.7", "peer_chunk", **chunk)[0] == "PERM", 5, "it is heard")
         c.leat("export", "rm", "127.0.0.7")
-        # While the metadata server is away, the agent serves no network whose rights it has never
-        # heard: it asks to be asked again. For the others it goes by what it heard last.
+        # While the metadata server is down, the agent replies AGAIN to a network whose rights it
+        # has never received. For other networks it applies the last rights that it received.
         c.kill("mds")
         assert ask("127.0.0.8", "peer_chunk", **chunk) == ("AGAIN", None)
         assert ask(READ_ONLY, "peer_chunk", **chunk)[0] == "OK"

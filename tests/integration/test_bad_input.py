@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What must be refused, with a clear error and nothing else affected."""
+"""Bad input is refused with a clear error, and nothing else is affected."""
 import os
 import random
 import shutil
@@ -17,7 +17,7 @@ CLUSTER = {"size": "256M"}
 
 
 def ports(c):
-    """host, port of every server, for TCP."""
+    """(host, port) of every server, for TCP."""
     found = []
     for name in ["mds"] + c.ossd:
         with open("%s/%s/ready" % (c.dev, name)) as f:
@@ -44,7 +44,7 @@ def test_garbage_on_every_port(c):
             s = socket.create_connection((host, port), 60)
             junk = rng.randbytes(rng.choice((0, 1, 71, 72, 500, 20000)))
             if i % 3 == 0:
-                junk = b"LEAT" + junk  # the magic is right, the rest is not
+                junk = b"LEAT" + junk  # a valid magic, then garbage
             elif i % 3 == 1:
                 junk = b"LEAT\x01\x00\x00\x00" + bytes(36) + b"\xff\xff\xff\xff" + junk
             try:
@@ -119,7 +119,7 @@ def test_target_of_another_cluster(c):
 
 
 def test_paths_that_are_too_long(c):
-    """Cut, they would name another directory, one above or beside it."""
+    """If truncated, such a path would name another directory, above or beside the right one."""
     top = "/" + "/".join("%03d" % i + "d" * 247 for i in range(16))
     top += "/" + "e" * (4095 - 1 - len(top))
     fds = [os.open(c.mnt(), os.O_RDONLY)]
@@ -135,7 +135,7 @@ def test_paths_that_are_too_long(c):
             p = c.leat(*args, check=False)
             assert p.returncode == 1 and "too long" in p.stderr, (args[:2], p.returncode, p.stderr)
     assert os.listdir(fds[-1]) == ["kept"]
-    # What is just as long as may be is named.
+    # A path of exactly the maximum length works.
     c.leat("rm", "-r", long)
     assert os.listdir(fds[-2]) == []
     for fd in fds:
@@ -170,7 +170,7 @@ def copy_sparse(src, dst):
 
 
 def refused(c, name, word):
-    """The server must end by itself, and say why."""
+    """The server must exit by itself, and log the reason."""
     before = len(c.log(name))
     c.run("start", name, check=False, capture_output=True, timeout=240)
     wait_until(lambda: word in c.log(name)[before:], 20, "%s says '%s'" % (name, word))

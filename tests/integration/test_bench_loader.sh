@@ -1,17 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# leat bench loader: the workloads' data and figures, a drawing, nothing left behind. timeout: 180
+# leat bench loader: data and figures of the workloads, a drawing, no file left over. timeout: 180
 . "$(dirname "$0")/cli.inc.sh"
 
 bench=("$leat" bench loader --scale 0.0005)
 d=$tmp/d
 mkdir "$d"
 is_empty() { [ -z "$(ls "$1")" ] || fail "something was left in $1: $(ls "$1")"; }
-holds() { # FILTER: true of stdout
+holds() { # FILTER: jq finds it true of stdout
 	[ "$(jq "$1" <<<"$out")" = true ] || fail "not so: $1"
 }
 
-# What the workloads are, as MLPerf Storage publishes them.
+# The workloads have the shape that MLPerf Storage publishes.
 shape() { # WORKLOAD FORMAT SAMPLES GOAL
 	expect 0 "${bench[@]}" --json --workload "$1" --steps 3 --epochs 2 --accelerators 2 \
 		--data "$d" --generate --plot "$tmp/$1.svg"
@@ -24,11 +24,11 @@ shape() { # WORKLOAD FORMAT SAMPLES GOAL
 	is_empty "$d"
 }
 shape unet3d npz 42 0.9
-# 3 steps of 2 x 7 samples, each delivered in both epochs, and read once in each of them
+# 3 steps of 2 x 7 samples: each sample is delivered in both epochs, and read once in each.
 json '[.per_epoch[].samples] | add' 84
 holds '.bytes_from_local_per_epoch * 2 >= .bytes_delivered'
 holds '.bytes_from_servers_per_epoch == 0 and .bytes_from_peers_per_epoch == 0'
-# The definitions: nominal is never above measured, and the whole epoch says what it took.
+# By definition nominal is never above measured, and the epoch reports its utilisation as a whole.
 holds '[.per_epoch[] | .au > 0 and .au <= 1 and .au_nominal <= .au] | all'
 holds '[.per_epoch[] | (3 * 0.323 / .seconds - .au_with_first_step) | fabs < 0.02] | all'
 holds '.wait_p50_s <= .wait_p99_s and .wait_p99_s <= .wait_max_s'
@@ -50,7 +50,7 @@ for w in unet3d resnet50 cosmoflow; do
 	PY
 done
 
-# Kept data is what others read too, and may be used again, by another accelerator.
+# Other programs can read the data that is kept, and another accelerator can use it again.
 expect 0 "${bench[@]}" --workload unet3d --steps 2 --data "$d" --generate --keep
 in_out "utilisation"
 in_err "the data is in $d/leat-bench."
@@ -74,7 +74,7 @@ json .type a100
 holds '.per_epoch[0].seconds >= 2 * 0.636'
 rm -r "$kept"
 
-# Mistakes are told.
+# Wrong arguments are reported.
 expect 2 "${bench[@]}" --workload bert --data "$d"
 in_err "unet3d, resnet50 or cosmoflow"
 expect 2 "${bench[@]}" --workload unet3d
@@ -88,7 +88,7 @@ expect 9 "${bench[@]}" --workload unet3d --data "$tmp/none" --generate
 expect 9 "${bench[@]}" --workload unet3d --data "$tmp/none"
 is_empty "$d"
 
-# Ctrl-C, while data is made and while accelerators run
+# Ctrl-C while data is made, and while accelerators run.
 interrupt() { # SECONDS ARGUMENTS
 	"$leat" bench loader --data "$d" --generate "${@:2}" >"$tmp/out" 2>&1 &
 	local pid=$!

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Damage on the disks of some members of a chain: no program notices, logs and counters tell, and
-it is made good without anybody's help. With one copy left: a clear error, and nothing else."""
+"""Damage on the disks of some members of a chain: no program notices, logs and counters report it,
+and repair needs no administrator. If no intact replica is left: a clear error, and nothing else."""
 import errno
 import os
 import random
@@ -30,7 +30,7 @@ def put(c, name, data, copies):
 
 
 def get(path, off=0, length=-1):
-    """From the servers, not from the page cache."""
+    """Reads from the servers, not from the page cache."""
     with open(path, "rb") as f:
         os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         f.seek(off)
@@ -45,8 +45,8 @@ UNIT = 4096
 
 
 def units(c):
-    """What is on the disks, by its first bytes: {32 bytes: [(server, offset)]}"""
-    found, part = {}, bytearray(1 << 20)  # never whole: they are more than some machines may map
+    """{first 32 bytes of a unit: [(server, offset)]}, for all units on the disks."""
+    found, part = {}, bytearray(1 << 20)  # piecewise: some machines cannot map whole files
     for name in c.ossd:
         with open(data_file(c, name), "rb", buffering=0) as f:
             for start in range(0, os.path.getsize(data_file(c, name)), len(part)):
@@ -57,7 +57,7 @@ def units(c):
 
 
 def places(c, block, index=None):
-    """Where the block is, each of its bytes: (server, offset in its data file)."""
+    """Each place of an intact replica of the block: (server, offset in its data file)."""
     def holds(name, at):
         with open(data_file(c, name), "rb", buffering=0) as f:
             return os.pread(f.fileno(), len(block), at) == block
@@ -75,7 +75,7 @@ def flip(c, name, at):
 
 
 def chains_whole(c):
-    """But the chains of one member of targets that are gone for ever."""
+    """All chains are whole, except those of one member whose target is lost."""
     h = c.status()["mds"]["chains"]
     return h["degraded"] == h["syncing"] == 0 and h["down"] == len(GONE)
 
@@ -86,7 +86,7 @@ def counted(c, what):
 
 
 def scrub(c):
-    """A whole scrub of every target: the sum of what it counted."""
+    """Scrubs every target once. Returns the sums of the counters."""
     rows = c.scrub()
     assert all(isinstance(r[k], int) for r in rows for k in ("began", "ended")), rows  # seconds
     return {k: sum(r[k] for r in rows)
@@ -100,7 +100,7 @@ def all_is_well(c, names=None):
 
 
 def redundant(c):
-    """Every block of every file is on as many disks as it has copies, bit by bit."""
+    """Every block of every file is on as many disks as its file has replicas, bit by bit."""
     index = units(c)
     for name, (data, copies) in FILES.items():
         for at in range(0, len(data), BLOCK):
@@ -144,10 +144,10 @@ def test_bits_flipped_at_random(c):
         data, copies = FILES[name]
         where = places(c, data[block * BLOCK:(block + 1) * BLOCK], index)
         assert len(where) == copies, (name, block, where)
-        for server, at in rng.sample(where, copies - 1):  # one good one is enough
+        for server, at in rng.sample(where, copies - 1):  # one intact replica is enough
             flip(c, server, at + rng.randrange(BLOCK))
     lost = sum(FILES[n][1] - 1 for n, _ in hurt)
-    all_is_well(c)  # while the damage is there
+    all_is_well(c)  # despite the damage
     whole_again(c)
     assert counted(c, "repaired") == lost, (lost, counted(c, "repaired"))
     assert counted(c, "corrupt") >= lost, (lost, counted(c, "corrupt"))
@@ -171,13 +171,13 @@ def test_the_same_block_on_all_members(c):
         expect_errno(errno.EIO, get, path)
         expect_errno(errno.EIO, get, path, block + 8, 10)
         assert "ino %d " % ino in c.log("mnt2")[before:], c.log("mnt2")[before:]
-        # Nothing else is hurt, neither of this file nor of the others.
+        # No other block of this file, and no other file, is affected.
         assert get(path, block + 8 * BLOCK) == data[block + 8 * BLOCK:]
         all_is_well(c, [n for n in FILES if n != name])
         seen = scrub(c)
         assert seen["unrepaired"] >= copies and not seen["differing"], seen
         assert c.leat("scrub", "status", check=False).returncode == 7
-        # Writing the whole block makes it good everywhere.
+        # Writing the whole block repairs it on every member.
         fd = os.open(c.mnt(1) + "/" + name, os.O_RDWR)
         os.pwrite(fd, data[block:block + BLOCK], block)
         os.fsync(fd)
@@ -207,7 +207,7 @@ def test_one_copy(c):
 
 
 def lose_everywhere(c, ino):
-    """The rows of the file's chunks vanish from every index."""
+    """Removes the rows of the file's chunks from every index."""
     for name in c.ossd:
         c.kill(name)
     n = 0
@@ -223,7 +223,7 @@ def lose_everywhere(c, ino):
 
 
 def test_chunks_lost_on_all_members(c):
-    """No byte is made up, whoever is asked and whatever happens next, and nobody waits for ever."""
+    """No byte is made up, whichever member is read and whatever happens next, and no call hangs."""
     name, data = "2/f3", FILES["2/f3"][0]
     path, ino = c.mnt(1) + "/" + name, os.stat(c.mnt(1) + "/" + name).st_ino
     assert len(data) > 1 << 20 and lose_everywhere(c, ino) == 4
@@ -234,7 +234,7 @@ def test_chunks_lost_on_all_members(c):
         all_is_well(c, [n for n in FILES if n != name])
         if again:
             break
-        for server in c.ossd:  # each is filled by somebody who does not have them either
+        for server in c.ossd:  # the member that fills it does not have the chunks either
             c.kill(server)
             time.sleep(3)
             c.start(server)
@@ -242,10 +242,10 @@ def test_chunks_lost_on_all_members(c):
     began = time.monotonic()
     expect_errno(errno.EIO, os.truncate, path, 1000)
     expect_errno(errno.EIO, os.truncate, path, (1 << 20) + 1)
-    # Of 60 s until it gives up.
+    # The operation would time out after 60 s.
     assert time.monotonic() - began < 50, "a truncation waits for what is lost"
     assert os.stat(path).st_size == len(data)
-    os.truncate(path, 1 << 20)  # nothing of the second chunk remains
+    os.truncate(path, 1 << 20)  # removes the second chunk
     os.truncate(path, len(data))
     for n in (1, 2):
         expect_errno(errno.EIO, get, "%s/%s" % (c.mnt(n), name), 5, 10)
@@ -258,7 +258,8 @@ def test_chunks_lost_on_all_members(c):
 
 
 def test_many_chunks_lost_of_one_copy(c):
-    """More than a ledger of sums could name: all of them are errors, and true holes stay holes."""
+    """More chunks than the inventory can name: all of them are errors, and true holes stay
+    holes."""
     chunks, step = 200, 1 << 20
     lost, kept = c.mnt(1) + "/1/lost", c.mnt(1) + "/1/sparse"
     for path in (lost, kept):
@@ -269,7 +270,7 @@ def test_many_chunks_lost_of_one_copy(c):
     ino, before = os.stat(lost).st_ino, len(c.log("mnt2"))
     assert lose_everywhere(c, ino) == chunks
     with open(c.mnt(2) + "/1/lost", "rb") as f, open(c.mnt(2) + "/1/sparse", "rb") as g:
-        for file in (f, g):  # one chunk at a time
+        for file in (f, g):  # no readahead over chunks
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
         for i in range(chunks):
             expect_errno(errno.EIO, os.pread, f.fileno(), 100, i * step)
@@ -278,7 +279,7 @@ def test_many_chunks_lost_of_one_copy(c):
     said = [l for l in c.log("mnt2")[before:].splitlines() if "ino %d " % ino in l and " E " in l]
     assert said, c.log("mnt2")[before:]
     all_is_well(c)
-    with open(kept, "r+b") as f:  # new chunks are possible wherever they fall
+    with open(kept, "r+b") as f:  # new chunks can be written in any cell
         for i in range(chunks - 1):
             os.pwrite(f.fileno(), b"y" * 100, i * step)
         os.fsync(f.fileno())
@@ -288,7 +289,7 @@ def test_many_chunks_lost_of_one_copy(c):
 
 
 def forget_single_copies(c):
-    """What follows loses a whole disk: files of one copy have no promise there."""
+    """The next tests lose a whole disk, and files of one replica may be lost with it."""
     for name in damaged_files(c, 1):
         os.unlink(c.mnt(1) + "/" + name)
         del FILES[name]
@@ -325,7 +326,7 @@ def damage_tables(c, server):
 
 
 def serves(c, server):
-    """Whether it serves: a damaged index is either refused by the program or left behind."""
+    """True if the server starts. With a damaged index it exits, or the start script fails."""
     try:
         c.run("start", server, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     except subprocess.CalledProcessError:
@@ -334,7 +335,7 @@ def serves(c, server):
 
 
 def new_store(c, server):
-    """What the manual says: empty the folder, format, start."""
+    """Follows the manual: empty the folder, format, start."""
     c.stop(server)
     store = "%s/%s/store" % (c.dev, server)
     shutil.rmtree(store)
@@ -347,7 +348,7 @@ def new_store(c, server):
 def test_an_index_of_garbage(c):
     forget_single_copies(c)
     c.stop("ossd4")
-    c.start("ossd4")  # so that there is a table besides the log
+    c.start("ossd4")  # makes the index write a table besides the log
     wait_until(lambda: chains_whole(c), 30, "chains are whole")
     c.stop("ossd4")
     damage_tables(c, "ossd4")
@@ -366,12 +367,12 @@ def test_an_index_of_garbage(c):
 def test_an_index_that_is_gone(c):
     c.stop("ossd5")
     shutil.rmtree("%s/ossd5/store/index" % c.dev)
-    os.truncate(data_file(c, "ossd5"), 0)  # so that redundant() counts the others
+    os.truncate(data_file(c, "ossd5"), 0)  # so that redundant() counts only the other servers
     assert not serves(c, "ossd5")
     GONE.append("ossd5")
     assert "ossd5/store" in c.log("ossd5").splitlines()[-1], c.log("ossd5")
     put(c, "3/after", os.urandom(1 << 20), 3)
-    whole_again(c)  # on the four others
+    whole_again(c)  # on the other four servers
     new_store(c, "ossd5")
     wait_until(lambda: c.status()["cluster"]["targets_up"] == 5, 30, "the new target is up")
     put(c, "3/new", os.urandom(1 << 20), 3)

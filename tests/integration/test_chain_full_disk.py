@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One member of the chains has a much smaller disk. When it is full, writers hear ENOSPC: it stays
-a member, no copy is left out in silence, no acknowledged byte is lost, reads and deletes go on."""
+"""One member of the chains has a much smaller disk. When the disk is full, writers get ENOSPC: the
+member stays, no replica is left out, no acknowledged byte is lost, reads and deletions continue."""
 import errno
 import os
 import sys
@@ -11,7 +11,7 @@ from cluster import run_tests, wait_until
 
 CLUSTER = {"ossd": 3, "size": "32M 128M", "mounts": 2, "replicas": 3,
            "conf": {"ossd": {"reserve": "4M", "zero_ahead": "0", "scrub_rate_mib_s": "0"},
-                    "mds": {"lease_ms": "10000"}}}  # no member is out because it is slow
+                    "mds": {"lease_ms": "10000"}}}  # no member leaves because it is slow
 CHUNK = 1 << 20
 FULL = {}  # name -> [MiB that were acknowledged]
 
@@ -22,7 +22,7 @@ def members_in_sync(c):
 
 
 def fill(c, name, sync):
-    """Until ENOSPC: the content of what fsync has acknowledged."""
+    """Writes until ENOSPC. Records in FULL the content that fsync has acknowledged."""
     done, written, last = [], [], 0
     f = open(c.mnt(1) + "/" + name, "wb", buffering=0)
     FULL[name] = done
@@ -57,7 +57,7 @@ def all_there(c):
 def test_the_writer_hears_of_it(c):
     fill(c, "each", 1)
     assert 12 <= len(FULL["each"]) <= 32, len(FULL["each"])
-    fill(c, "behind", 64)  # written behind, never synced: an error, too
+    fill(c, "behind", 64)  # write-back without fsync: an error too
     assert members_in_sync(c), c.status()["mds"]["chains"]
     all_there(c)
 
@@ -66,7 +66,7 @@ def test_nothing_is_lost_when_a_whole_member_dies(c):
     c.kill("ossd2")
     all_there(c)
     c.kill("ossd3")
-    all_there(c)  # the small disk alone has all of it
+    all_there(c)  # the small disk alone has all the data
     c.start("ossd2")
     c.start("ossd3")
     wait_until(lambda: members_in_sync(c), 30, "all members are back")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One of four object servers is killed under writers, with two copies of everything: nobody sees an
-error, the chains go on without it, and it is filled up by itself when it is back. (How long writers
-wait is measured by tests/fault/chain_storm.py.)"""
+"""One of four object servers is killed under writers, with two replicas of every file: no program
+gets an error, the chains continue without the server, and it is resynced automatically when it is
+back. (tests/fault/chain_storm.py measures how long writers wait.)"""
 import os
 import sys
 import threading
@@ -40,7 +40,7 @@ class Writers:
             self.errors.append("w%d: %s" % (i, e))
 
     def go_on(self, n, what):
-        """Every one of them makes n more writes, or has ended with an error."""
+        """Waits until every writer has made n more writes, or one has ended with an error."""
         before = list(self.n)
         wait_until(lambda: self.errors or all(now >= then + n for now, then in
                                               zip(self.n, before)), 30, what)

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The command line without a cluster: help, JSON, exit statuses, messages that say what and where.
+# The command line without a cluster: help, JSON, exit statuses, messages with object and place.
 . "$(dirname "$0")/cli.inc.sh"
 
 commands="mount umount status df layout dataset stage bench config"
@@ -27,7 +27,7 @@ done
 expect 2 "$leat" frobnicate
 in_err "unknown command 'frobnicate'"
 
-# Help by word, of a verb alone; and what may have been meant
+# Help by word and for a verb alone, and suggestions for a mistyped word
 expect 0 "$leat" help
 in_out "usage: leat"
 expect 0 "$leat" version
@@ -42,7 +42,7 @@ for c in "help stage gc" "stage gc --help"; do
 	in_out "free space (--free"
 	case $out in *--order* | *"read and verify all of it"*) fail "more than of gc: $c" ;; esac
 done
-meant() { # WHAT ARGUMENTS...: the message asks whether that was meant
+meant() { # WHAT ARGUMENTS...: the message suggests WHAT
 	local what=$1
 	shift
 	expect 2 "$leat" "$@"
@@ -58,7 +58,7 @@ expect 2 "$leat" help frobnicate
 expect 2 "$leat" status --conf
 in_err "--conf needs a file name"
 
-# What a name holds does not reach the terminal as a command to it
+# Control characters in a name do not reach the terminal.
 evil=$'/none\033[31m\rx\xe4'
 for c in "cp $evil /tmp/x" "rm $evil" "du $evil" "status --conf $evil" "layout get $evil" \
 	"quota show $evil" "stage out $evil /mnt/x" "dataset create a@v1 $evil" "umount $evil"; do
@@ -68,7 +68,7 @@ for c in "cp $evil /tmp/x" "rm $evil" "du $evil" "status --conf $evil" "layout g
 	in_err 'x1b[31m'
 done
 
-# Configuration: refused with file and line, by every program
+# Every program refuses a wrong configuration, with file and line.
 expect 0 "$leat" config sample
 printf '%s\n' "$out" >"$tmp/sample"
 expect 0 "$leat" config check --no-key "$tmp/sample"
@@ -107,7 +107,7 @@ for server in leat-mds leat-ossd; do
 	in_out "$tmp/bad.conf:3:"
 done
 
-# No cluster: what, where, what next
+# Without a cluster the message says what failed, where, and what to do next.
 (umask 077; od -An -tx1 -N32 /dev/urandom | tr -d ' \n' >"$tmp/key")
 printf '[cluster]\nkey_file = %s\nmds = 127.0.0.1:1\n' "$tmp/key" >"$tmp/conf"
 export LEAT_CONF=$tmp/conf
@@ -135,7 +135,7 @@ expect 9 "$leat" mount "$tmp/file"
 in_err "not a directory"
 expect 9 "$leat" status "$tmp"
 
-# bench works anywhere, and leaves nothing behind, also when interrupted
+# bench works in any directory, and leaves no file behind, even if interrupted.
 mkdir "$tmp/b"
 expect 0 "$leat" bench --json --size 4M --files 20 --jobs 2 --seconds 1 "$tmp/b"
 json '.figures | length' 8
@@ -145,7 +145,7 @@ pid=$!
 at_work() { [ -n "$(ls "$tmp/b")" ]; }
 until_true at_work
 kill -INT $pid
-# A background process of a script starts with SIGINT ignored; leat takes it all the same.
+# A background process of a script starts with SIGINT ignored; leat handles the signal nevertheless.
 wait $pid
 [ $? = 75 ] || fail "an interrupted bench exits with 75"
 [ -z "$(ls "$tmp/b")" ] || fail "an interrupted bench left something behind"

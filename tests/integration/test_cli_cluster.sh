@@ -51,7 +51,7 @@ in_out "over 1 chain"
 
 expect 0 "$leat" bench --json --size 8M --files 20 --jobs 4 --seconds 1 "$mnt"
 json '[.figures[] | select(.value > 0)] | length' 8
-# Data made on the mount is read straight from the servers, once in each epoch.
+# Data made on the mount is read from the servers directly, once in each epoch.
 expect 0 "$leat" bench loader --json --workload cosmoflow --scale 0.05 --steps 8 \
 	--data "$mnt" --generate
 json .source server
@@ -86,7 +86,7 @@ json .source "$addr"
 touch "$tmp/m/x" 2>/dev/null && fail "written to a read-only mount"
 expect 0 "$leat" status --json "$tmp/m"
 json .mount.source "$addr"
-# A mount whose daemon was killed can be taken away
+# umount removes a mount whose daemon was killed.
 pid=$(getfattr --only-values -n leat.status "$tmp/m" 2>/dev/null | jq .pid)
 kill -9 "$pid"
 expect 0 "$leat" umount "$tmp/m"
@@ -103,9 +103,9 @@ in_err "wrong cluster key"
 "$leat" --conf "$tmp/wrong.conf" mount -o mount_timeout_ms=1000 "$tmp/m" >/dev/null 2>&1 &&
 	fail "mounted with a wrong key"
 
-# A dead server shows
+# status --check reports a dead server.
 "$src/deploy/dev-cluster" stop ossd3
-expect 3 "$leat" status --check # does not answer, although the map does not know it yet
+expect 3 "$leat" status --check # it does not answer, but the map still has it up
 three_up() { [ "$("$leat" status --json | jq .cluster.targets_up)" = 3 ]; }
 until_true three_up
 expect 3 "$leat" status --check

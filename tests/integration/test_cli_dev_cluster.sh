@@ -32,7 +32,7 @@ expect 0 "$dev" down
 [ ! -e "$LEAT_DEV" ] || fail "down left $LEAT_DEV"
 expect 0 "$dev" down
 
-# A scratch cluster says what it is; extra lines of configuration, one mount, two object servers
+# status names a scratch cluster as such. Extra configuration, one mount, two object servers
 printf '[ossd]\nsync = no\n' >"$tmp/extra"
 export LEAT_DEV_CONF=$tmp/extra LEAT_DEV_OSSD=2 LEAT_DEV_MOUNTS=1
 expect 0 "$dev" up

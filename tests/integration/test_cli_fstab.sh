@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# mount(8), umount(8) and fstab: mount.leat is found under its other name, mount.fuse.leat.
+# mount(8), umount(8) and fstab. mount(8) finds mount.leat under its other name, mount.fuse.leat.
 # timeout: 120
 . "$(dirname "$0")/cli.inc.sh"
 if [ -z "${IN_NAMESPACE:-}" ]; then
 	[ "$(id -u)" = 0 ] || { echo "not root"; exit 77; }
-	# A mount namespace of our own, where /sbin may be changed.
+	# A mount namespace of its own, in which the test may change /sbin.
 	IN_NAMESPACE=1 unshare -m --propagation private "$0" && exit 0
 	exit $?
 fi
@@ -15,7 +15,7 @@ mkdir "$tmp/upper" "$tmp/work" "$tmp/m"
 for p in mount.leat mount.fuse.leat; do ln -s "$bin/mount.leat" "$tmp/upper/$p"; done
 layers=lowerdir=$sbin,upperdir=$tmp/upper,workdir=$tmp/work
 mount -t overlay -o "$layers" overlay "$sbin" 2>/dev/null || {
-	mkdir "$tmp/sbin" # no overlay here: all of sbin as links
+	mkdir "$tmp/sbin" # no overlay on this machine: links to all of sbin
 	mount --bind "$sbin" "$tmp/sbin"
 	mount -t tmpfs tmpfs "$sbin"
 	ln -s "$tmp"/sbin/* "$sbin/"
@@ -37,7 +37,7 @@ expect 0 mount -t leat leat "$tmp/m" -o "conf=$LEAT_CONF"
 expect 0 cat "$tmp/m/file"
 expect 0 umount "$tmp/m"
 
-# mount(8) makes a path of a word that names something where it is started.
+# mount(8) makes an absolute path of a source that names a file in the working directory.
 mkdir "$tmp/here" "$tmp/here/leat"
 cd "$tmp/here" || fail "cd"
 expect 1 mount -t fuse.leat leat "$tmp/m" -o "conf=$LEAT_CONF"
@@ -51,7 +51,7 @@ expect 0 mount -o remount,ro leat "$tmp/m"
 expect 0 umount "$tmp/m"
 cd / || fail "cd /"
 
-# Without the link mount(8) goes to libfuse's helper, and that to this program.
+# Without the link, mount(8) runs libfuse's helper, and the helper runs this program.
 if [ -x /sbin/mount.fuse ]; then
 	ln -s "$bin/leat" "$sbin/leat"
 	mv "$sbin/mount.fuse.leat" "$sbin/mount.fuse.leat.away"
@@ -70,7 +70,8 @@ in_out ro,
 expect 0 cat "$tmp/m/file"
 expect 0 umount "$tmp/m"
 
-# Silent, remounted with what /proc/mounts shows; set-user-id and devices only where asked for.
+# The mount prints nothing and can be remounted with the options of /proc/mounts. It allows
+# set-user-id and devices only on request.
 expect 0 mount -t fuse.leat "$addr,$addr" "$tmp/m" -o "conf=$LEAT_CONF"
 [ -z "$out$err" ] || fail "not silent"
 expect 0 findmnt -no SOURCE,OPTIONS "$tmp/m"
@@ -99,7 +100,7 @@ expect 0 findmnt -no OPTIONS "$tmp/m"
 in_out ro,nosuid
 expect 1 touch "$tmp/m/new"
 in_err "Read-only"
-# Called by itself, too, it gives nothing that it is not asked for.
+# Run directly, mount.leat does not allow them without a request either.
 expect 0 "$bin/mount.leat" leat "$tmp/m" -o remount,ro
 expect 0 findmnt -no OPTIONS "$tmp/m"
 in_out ro,nosuid
@@ -118,7 +119,7 @@ mount -t tmpfs tmpfs "$tmp/m"
 expect 32 "$bin/mount.leat" leat "$tmp/m" -o remount,ro
 expect 0 umount "$tmp/m"
 
-# Parts of the namespace are file systems of their own.
+# Parts of the namespace are mounted as file systems of their own.
 mkdir -p "$mnt/sub/dir one" "$mnt/other" "$tmp/m2"
 echo below >"$mnt/sub/dir one/file"
 expect 0 mount -t fuse.leat "$addr:/sub/dir one" "$tmp/m" -o "conf=$LEAT_CONF"
@@ -135,7 +136,7 @@ echo more >"$tmp/m/new"
 mv "$tmp/m/new" "$tmp/m/newer"
 expect 0 cat "$mnt/sub/dir one/newer"
 in_out more
-# What others change at its root is seen, as everywhere.
+# Changes that other mounts make at its root become visible, as everywhere.
 rm "$mnt/sub/dir one/newer"
 sleep 1.2
 expect 2 ls "$tmp/m/newer"

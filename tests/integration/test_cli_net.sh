@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # leat status --net, the per-transport counters of /metrics, and `transport` in leat.conf: what the
-# programs say where there is no RDMA device, and that nothing else is used than what was asked for.
+# programs report without an RDMA device, and that they use no transport that was not configured.
 # timeout: 120
 . "$(dirname "$0")/cli.inc.sh"
 if [ -n "$(ls /sys/class/infiniband 2>/dev/null)" ]; then
@@ -29,18 +29,18 @@ json '[.mount.net.connections[].transport] | unique[0]' tcp
 json '[.mount.net.connections[].state] | unique[0]' up
 json '[.mount.net.connections[].bytes_out] | add >= 16777216' true
 json '.mount.net.total == (.mount.net.connections | length)' true
-# The servers tell the same story
+# The servers report matching figures.
 of_clients='.targets[].server.net.connections[] | select(.role == "client")'
 json "[$of_clients | .bytes_in] | add >= 16777216" true
-# What only the side that connects knows is told by nobody else
+# Only the connecting side reports the fields that it alone has.
 json '[.mount.net.connections[] | has("repeated")] | all' true
 json '[.targets[].server.net.connections[] | select(has("repeated") or has("rail"))] | length' 0
-# four that register, four that are asked to trim and remove
+# Four connections for registration, and four for the requests to trim and remove
 both_ways() { [ "$("$leat" status --net --json | jq '[.mds.net.connections[] |
 	select(.role == "ossd")] | length')" = 8 ]; }
 until_true both_ways
 
-# /metrics of a server and of a mount, whose figures are somewhat old
+# /metrics of a server and of a mount; the figures may be somewhat old.
 page_of() { awk -v who="$1" '$1 == who { print $2 }' "$LEAT_DEV/metrics"; }
 metric() { curl -s "http://$(page_of "$1")/metrics" |
 	awk -v name="$2" '$1 == name { print $2 }'; }
@@ -58,14 +58,14 @@ until_true sent
 until_true connected
 [ "$(metric ossd1 leat_ossd_net_verbs_connections)" = 0 ] || fail "verbs connections without verbs"
 
-# An address that names its transport, and one that this machine cannot use
+# An address that names its transport, and one whose transport this machine does not have
 addr=$("$leat" status --json | jq -r .mds.addr)
 sed "s/^mds = .*/mds = tcp:$addr/" "$LEAT_CONF" >"$tmp/conf"
 expect 0 "$leat" --conf "$tmp/conf" status
 sed "s/^mds = .*/mds = verbs:$addr/" "$LEAT_CONF" >"$tmp/conf"
 expect 2 "$leat" --conf "$tmp/conf" status
 in_err "verbs"
-# verbs alone is refused at once, with the reason
+# transport = verbs is refused immediately, with the reason.
 sed '/^\[cluster\]/a transport = verbs' "$LEAT_CONF" >"$tmp/conf"
 expect 2 "$leat" --conf "$tmp/conf" status
 in_err "transport = verbs: "

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# leat dataset and leat stage: names, copies, what is damaged or missing, exit statuses.
+# leat dataset and leat stage: names, copies, damaged and missing data, exit statuses.
 # timeout: 180
 . "$(dirname "$0")/cli.inc.sh"
 need_cluster
@@ -25,7 +25,7 @@ expect 9 "$leat" dataset create other@v1 "$mnt/none"
 expect 9 "$leat" dataset create other@v1 leat:/none
 expect 0 "$leat" dataset ls --json
 json '.datasets[0].id' "$id"
-# When and by whom: by the file that is the name, whoever asks.
+# Time and owner are those of the file that is the name, for whichever user lists it.
 name=$mnt/.leat/datasets/set@v1
 json '.datasets[0].made.at' "$(date -u -r "$name" +%Y-%m-%dT%H:%M:%SZ)"
 json '.datasets[0].made.host' "$(uname -n)"
@@ -37,7 +37,7 @@ in_out "  5017@$(uname -n)"
 expect 0 "$leat" dataset show set@v1 --json
 json '.made | .uid == 5017 and .user == "5017"' true
 chown 0:0 "$name"
-# What an older release has made does not say on which machine.
+# A manifest of an older release does not have the host.
 old=$(ls -d "$mnt/.leat/datasets/by-id/$id"/*)/manifest
 cp "$old" "$tmp/manifest"
 sed '1s/,"host":"[^"]*"//' "$tmp/manifest" >"$old"
@@ -74,7 +74,7 @@ expect 0 "$leat" stage ls --to "$node" --json
 json '.copies[0].id' "$id"
 expect 0 "$leat" stage verify set@v1 --to "$node"
 
-# A damaged copy is found, is not ready any more, and only what is wrong is fetched again
+# verify finds a damaged copy, which is then not ready; only the damaged chunks are fetched again.
 chmod u+w "$path/sub/file2"
 printf X | dd of="$path/sub/file2" bs=1 seek=2000000 conv=notrunc 2>/dev/null
 expect 7 "$leat" stage verify set@v1 --to "$node"
@@ -83,7 +83,7 @@ expect 0 "$leat" stage in set@v1 --to "$node" --json
 json '.bytes_moved > 0 and .bytes_moved < .bytes' true
 diff -r "$mnt/data" "$path" || fail "the repaired copy differs"
 
-# By directory, of the namespace and of a local file system
+# A data set by directory, of the namespace and of a local file system
 mkdir "$tmp/plain" "$tmp/node2"
 echo local >"$tmp/plain/file"
 expect 0 "$leat" stage in "$tmp/plain" --to "$tmp/node2" --json
@@ -93,8 +93,8 @@ expect 0 "$leat" stage path "$mnt/data/sub" --to "$tmp/node2"
 expect 0 "$leat" stage ls --to "$tmp/node2" --json
 json '.copies | length' 2
 
-# Where another directory of the namespace is bound or mounted, that one is meant, also if one of
-# the same name lies elsewhere; and what else is on the mount is named as ever.
+# A path below a bind mount or a mount of a subdirectory means the directory that is mounted there,
+# even if another directory has an equal name; other paths of the mount keep their names.
 mkdir -p "$mnt/team/data" "$tmp/bound" "$tmp/team" "$tmp/by-address"
 echo theirs >"$mnt/team/data/file"
 mount --bind "$mnt/team" "$tmp/bound" || fail "mount --bind"
@@ -116,7 +116,7 @@ json .files 5
 expect 0 "$leat" dataset rm here@v1
 umount "$tmp/bound" "$tmp/team" "$tmp/by-address"
 
-# Interrupted, and resumed
+# Interrupted, then resumed
 mkdir "$mnt/large"
 for i in 1 2 3; do head -c 100000000 /dev/urandom >"$mnt/large/$i"; done
 "$leat" stage in "$mnt/large" --to "$node" >/dev/null 2>&1 &

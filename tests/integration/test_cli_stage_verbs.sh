@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # leat stage and leat dataset: sealing, leases, pins, eviction, cancelling, several directories, a
-# plan, waiting, staging out, damage and disks that fill up. timeout: 240
+# plan, waiting, staging out, damage and disks that become full. timeout: 240
 . "$(dirname "$0")/cli.inc.sh"
 need_cluster
 node=$tmp/node
@@ -11,7 +11,7 @@ echo small >"$mnt/data/small"
 : >"$mnt/data/empty"
 expect 0 "$leat" dataset create set@v1 "$mnt/data"
 
-# Sealed: nobody changes it any more; the data set stays what it was
+# No program can change a sealed file; the data set stays valid.
 exec 9>>"$mnt/data/small"
 expect 1 "$leat" dataset seal set@v1
 in_err "open for writing"
@@ -67,12 +67,12 @@ sleep 2.1
 expect 0 "$leat" stage gc --to "$node" --capacity 1 --dry-run --json
 json '.copies | length' 1
 expect 0 "$leat" stage status set@v1 --to "$node"
-# More than the disk has cannot be free
+# gc cannot free more than the size of the disk.
 expect 8 "$leat" stage gc --to "$node" --free 1E --dry-run
 in_err "less than --free would be free"
 expect 0 "$leat" stage gc --to "$node" --free 1 --dry-run --json
 json .missing 0
-# One whose source is gone is the last: it stays
+# A copy whose source was removed is evicted last; here it stays.
 mkdir "$tmp/last"
 echo last >"$tmp/last/file"
 expect 0 "$leat" stage in "$tmp/last" --to "$node"
@@ -85,7 +85,7 @@ expect 8 "$leat" stage gc --to "$node" --free 1E --json
 json '.copies | length' 0
 expect 0 "$leat" stage events --to "$node"
 in_out '"event":"GONE"'
-# What else has that name is not read, nor waited for
+# A file of another kind with that name is neither read nor waited for.
 mv "$node/.leat/events" "$tmp/events"
 expect 0 "$leat" stage events --to "$node"
 ln -s "$tmp/events" "$node/.leat/events"
@@ -97,7 +97,7 @@ in_err "not believed"
 rm "$node/.leat/events"
 mv "$tmp/events" "$node/.leat/events"
 
-# In the background; cancelled, and gone on with
+# Staging in the background, cancelled and resumed
 mkdir "$mnt/large"
 for i in 1 2 3; do head -c 40000000 /dev/urandom >"$mnt/large/$i"; done
 expect 0 "$leat" dataset create large@v1 "$mnt/large"
@@ -115,7 +115,7 @@ expect 0 "$leat" stage in large@v1 --to "$node" --json
 json '.bytes_moved > 0 and .bytes_moved < .bytes' true
 expect 0 "$leat" stage evict large@v1 --to "$node"
 
-# The order of a loader: the first window is there early
+# In the order of a loader, the first window is complete early.
 expect 2 "$leat" stage in large@v1 --to "$node" --order batch=3,world=2
 expect 0 "$leat" stage in large@v1 --to "$node" --order seed=7,batch=1,world=1,mode=global \
 	--window 8M --wait first-window --max-rate 30M
@@ -124,7 +124,7 @@ expect 3 "$leat" stage path large@v1 --to "$node"
 expect 0 "$leat" stage wait large@v1 --to "$node" --timeout 300
 diff -r "$mnt/large" "$("$leat" stage path large@v1 --to "$node")" || fail "the copy differs"
 
-# A source that is replaced in the middle: told as such, and nothing wrong is READY
+# The source is replaced midway: the failure says so, and no copy with wrong data becomes READY.
 expect 0 "$leat" stage evict large@v1 --to "$node"
 head -c 40000000 /dev/urandom >"$mnt/large/3.new"
 "$leat" stage in large@v1 --to "$node" --max-rate 20M >/dev/null 2>"$tmp/err3" &
@@ -145,7 +145,7 @@ expect 0 "$leat" stage evict large@v1 --to "$node"
 expect 0 "$leat" dataset rm large@v1
 expect 0 "$leat" dataset create large@v1 "$mnt/large"
 
-# Several directories; a disk that fills up
+# Several directories; a disk that becomes full
 mkdir "$tmp/a" "$tmp/b"
 mount -t tmpfs -o size=100m leat-a "$tmp/a" || fail "tmpfs"
 mount -t tmpfs -o size=200m leat-b "$tmp/b" || fail "tmpfs"
@@ -166,7 +166,7 @@ expect 8 "$leat" stage in large@v1 --to "$tmp/a"
 expect 0 "$leat" stage verify set@v1 --to "$tmp/a"
 rm "$tmp/a/other"
 
-# Room in several directories: copies of both count, and what is in the one that is full goes
+# Capacity over several directories: copies in each count; copies in the full one are evicted.
 mkdir "$tmp/m1" "$tmp/m2"
 head -c 60000000 /dev/urandom >"$tmp/m1/x"
 head -c 120000000 /dev/urandom >"$tmp/m2/x"
@@ -183,7 +183,7 @@ json '[.copies[] | select(.name == "large")] | length' 0
 expect 0 "$leat" stage gc --to "$tmp/a" --to "$tmp/b" --capacity 1 --json
 [ -z "$(find "$tmp/a/.leat" "$tmp/b/.leat" -name data)" ] || fail "gc has left something"
 
-# Archives become folders; by name, from the servers, in two directories
+# Archives are unpacked to folders: by name, from the servers, to two directories.
 mkdir "$mnt/arch" "$mnt/arch/sub"
 for i in 1 3; do tar cf "$mnt/arch/sub/s$i.tar" -C "$mnt/data" sub/file$i small empty; done
 tar czf "$mnt/arch/sub/s2.tar.gz" -C "$mnt/data" sub/file2 small empty
@@ -206,7 +206,7 @@ expect 0 "$leat" stage verify arch@v1.unpacked --to "$tmp/a"
 expect 0 "$leat" stage gc --to "$tmp/a" --capacity 1 --json
 json '.copies | length' 1
 
-# Out: as a whole or not at all
+# Staging out is all or nothing.
 mkdir -p "$tmp/run/logs"
 head -c 5000001 /dev/urandom >"$tmp/run/weights"
 echo done >"$tmp/run/logs/end"
@@ -224,7 +224,7 @@ diff -r "$tmp/run" "$mnt/results" || fail "what was replaced differs"
 expect 0 "$leat" stage out "$tmp/run" "leat:/deep/er"
 diff -r "$tmp/run" "$mnt/deep/er" || fail "what was staged out differs"
 
-# Schedulers: the failure is noted, the machine is not taken away
+# Under a scheduler a failure is logged, and the node is not taken out of service.
 expect 0 "$leat" stage in none@v1 --to "$node" --scheduler slurm-prolog
 in_err "no such data set"
 finish

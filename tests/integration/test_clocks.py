@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Wall clocks of servers and clients that are wrong, and jump while files are open: it is told at
-once, and reads, writes and times of files are right all the same. The clocks are those of
-tests/clock."""
+"""Wall clocks of servers and clients are wrong, and jump while files are open. The difference is
+reported immediately, and reads, writes and file times stay right. tests/clock provides the
+clocks."""
 # timeout: 300
 import datetime
 import json
@@ -19,8 +19,8 @@ from test_retire import target_of  # noqa: E402
 
 SHIM = BUILD + "/tests/clock_shim.so"
 DAY = 86400
-NEVER_TOLD = 0.4  # seconds: what is a second or less is not told
-# Seconds: object servers believe a client that a write was so long ago, and a bit more.
+NEVER_TOLD = 0.4  # seconds: a difference of up to a second is not reported
+# Seconds: object servers accept a write time from a client that is this old, and a bit more.
 WRITTEN_BEFORE = 20
 WRAPPER = """#!/bin/sh
 name=mds
@@ -40,7 +40,7 @@ def to_2015():
 
 
 class Clocks:
-    """Of each server and mount a file that says how far it is ahead, in seconds."""
+    """A file for each server and mount that says how far its clock is ahead, in seconds."""
 
     def __init__(self, c):
         self.dir = c.dir + "/clocks"
@@ -53,14 +53,14 @@ class Clocks:
         c.env["LEAT_DEV_SERVER"] = c.env["LEAT_DEV_MOUNT"] = c.dir + "/with-clock"
 
     def set(self, name, seconds):
-        """In one write, so that no server sees half of it."""
+        """One write, so that no server reads half of it."""
         fd = os.open("%s/%s" % (self.dir, name), os.O_WRONLY | os.O_CREAT, 0o644)
         os.pwrite(fd, struct.pack("=q", int(seconds * 10**9)), 0)
         os.close(fd)
 
 
 def await_ahead(c, seconds):
-    """Of the target of ossd1, ossd2, ... as the metadata server tells it."""
+    """Waits until the metadata server reports the targets of ossd1, ossd2, ... this far ahead."""
     def told():
         rows = {t["id"]: t for t in c.status()["targets"]}
         rows = [rows[target_of(c, name)] for name in c.ossd]
@@ -70,8 +70,8 @@ def await_ahead(c, seconds):
 
 
 def await_clients_ahead(c, seconds):
-    """Of mnt1 and mnt2 as the metadata server tells it: those that are not known to be apart from
-    its own count as 0."""
+    """Waits until the metadata server reports the clocks of mnt1 and mnt2 this far ahead. A clock
+    that it does not report counts as 0."""
     def told():
         clocks = c.status()["mds"]["client_clocks"]
         ahead = sorted(k["clock_ahead_ms"] / 1000 for k in clocks["apart"])
@@ -83,7 +83,7 @@ def await_clients_ahead(c, seconds):
 
 
 def read_past_cache(path):
-    """Of what is read from the kernel's cache the mount does not hear."""
+    """O_DIRECT, because the kernel does not report reads from its page cache to the mount."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
     with mmap.mmap(-1, 4096) as buf:
         assert os.preadv(fd, [buf], 0) > 0
@@ -91,7 +91,7 @@ def read_past_cache(path):
 
 
 class Work:
-    """Files that stay open, so that what was allowed before the clocks jumped is used after it."""
+    """Files that stay open, so that rights from before a jump of the clocks are used after it."""
 
     def __init__(self, c):
         self.c = c
@@ -159,14 +159,14 @@ def test_an_object_servers_clock(c, clocks):
 
 
 def test_a_time_is_not_held_in_the_future(c, clocks):
-    """Of a file that is written and cut while object servers are ten days ahead."""
+    """The times of a file that is written and truncated while object servers are ten days ahead."""
     path = c.mnt(1) + "/dated"
     paths = [path, c.mnt(2) + "/dated"]
     for name in c.ossd:
         clocks.set(name, 10 * DAY)
     await_ahead(c, [10 * DAY, 10 * DAY])
     put(path, b"x" * 300000)
-    # Two write it, so that its time is what object servers have.
+    # Two mounts write it, so its time comes from the object servers.
     first, second = (os.open(p, os.O_RDWR) for p in paths)
     for fd in first, second:
         os.pwrite(fd, b"y" * 1000, 5000)
@@ -186,7 +186,7 @@ def test_a_time_is_not_held_in_the_future(c, clocks):
 
 
 def test_the_metadata_servers_clock(c, clocks):
-    """It jumps while capabilities are in use: those end at once, or new ones seem old."""
+    """The clock jumps while capabilities are in use: they expire at once, or new ones look old."""
     work = Work(c)
     for seconds in [3600, -3600, 10 * DAY, 0, -10 * DAY, to_2015(), 3650 * DAY, 0]:
         clocks.set("mds", seconds)
@@ -205,7 +205,7 @@ def mount_status(c, n):
 
 
 def client_lines(c):
-    """Of leat status, which finds nothing wrong with the servers."""
+    """The lines of leat status on client clocks. The servers' state must be good."""
     out = c.leat("status", "--check", check=False)
     assert out.returncode == 0, (out.returncode, out.stdout, out.stderr)
     return [line for line in out.stdout.splitlines() if "the metadata server's clock" in line]
@@ -238,7 +238,7 @@ def test_a_clients_clock(c, clocks):
 
 
 def opens_by_delegation(c, n, path):
-    """Is an open of that mount allowed without a word to the metadata server, in the end?"""
+    """Waits until that mount opens the file without a request to the metadata server."""
     def one_is():
         before = mount_status(c, n)["delegated_opens"]
         get(path)
@@ -247,7 +247,7 @@ def opens_by_delegation(c, n, path):
 
 
 def test_a_clients_clock_decides_nothing(c, clocks):
-    """Whether an open is delegated, what time a write has, when an access time is a day old."""
+    """It affects neither delegation of opens, nor times of writes, nor updates of access times."""
     for seconds in [20 * DAY, -20 * DAY, -WRITTEN_BEFORE]:
         clocks.set("mnt2", seconds)
         await_clients_ahead(c, [0, seconds])
@@ -257,12 +257,12 @@ def test_a_clients_clock_decides_nothing(c, clocks):
         opens_by_delegation(c, 2, c.mnt(2) + path)
         with open(c.mnt(2) + path + "-new", "wb", buffering=0) as f:
             for _ in range(2):
-                time.sleep(1)  # or it is as old as the file
+                time.sleep(1)  # else the write would be as old as the file
                 before = time.time()
                 f.write(b"y" * 5000)
                 now = os.stat(c.mnt(1) + path + "-new").st_mtime
                 assert before - 0.5 < now < time.time() + 0.5, (seconds, now - before)
-    # All are two days behind; then two days pass, of which this client's own clock knows nothing.
+    # All clocks are two days behind. Then two days pass, but not on this client's clock.
     servers = ["mds"] + c.ossd
     for name in servers + ["mnt2"]:
         clocks.set(name, -2 * DAY)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Litmus tests of the coherence contract: what one mount has done is seen by the other from when
-the call has returned, whatever either has cached."""
+"""Litmus tests of the coherence contract: when a call on one mount has returned, the other mount
+sees its effect, whatever either has cached."""
 # timeout: 240
 import errno
 import fcntl
@@ -55,13 +55,13 @@ def set_flags(fd, flags):
 
 
 def acl_of(user):
-    """rwx for that user beside the owner, and everybody else."""
+    """An access list: rwx for that user, the owner, and all others."""
     entries = [(1, 7, -1), (2, 7, user), (4, 7, -1), (16, 7, -1), (32, 7, -1)]
     return struct.pack("<I", 2) + b"".join(
         struct.pack("<HHI", tag, perm, who & 0xffffffff) for tag, perm, who in entries)
 
 
-# What only the owner may, by a descriptor: the kernel judges by the owner that it was told last.
+# Operations on a descriptor that only the owner may do. The kernel checks its cached owner.
 OWNERS_CALLS = {
     "fchmod": lambda fd: os.fchmod(fd, 0o777),
     "fchown": lambda fd: os.fchown(fd, -1, OTHER_GROUP),
@@ -73,7 +73,7 @@ OWNERS_CALLS = {
 
 
 def given_away(me, other, kind, call):
-    """The results of the former owner and of the new one."""
+    """Results of the call by the previous owner and by the new one."""
     if kind == "directory":
         os.mkdir(me)
     else:
@@ -96,8 +96,8 @@ def given_away(me, other, kind, call):
 
 
 def test_the_owner_at_once(c):
-    """By descriptors that were opened before another mount gave the inode away: one that others
-    have open too, one that they have changed meanwhile, and a directory."""
+    """Descriptors that were opened before another mount changed the owner. The inode is open on one
+    mount only, or on both, or was changed by the other before, or is a directory."""
     for kind in ("alone", "shared", "changed", "directory"):
         for i, (name, call) in enumerate(OWNERS_CALLS.items()):
             paths = [m + "/owned-%s-%d" % (kind, i) for m in both(c, i)]
@@ -106,7 +106,7 @@ def test_the_owner_at_once(c):
 
 
 def mounted_without(c, capability):
-    """A mount whose processes lack it: where it is, and its log."""
+    """A mount whose processes lack the capability. Returns its path and its log."""
     at, log = c.dir + "/lacking", c.dir + "/lacking.log"
     os.makedirs(at, exist_ok=True)
     subprocess.run(["setpriv", "--bounding-set", "-" + capability, "--inh-caps", "-" + capability,
@@ -116,7 +116,7 @@ def mounted_without(c, capability):
 
 
 def given_away_without_handles(c, root, name):
-    """root: of the mount that lacks the capability, to which only root may walk."""
+    """root: the root of the mount that lacks the capability. Only root may walk there."""
     put(c.mnt(1) + "/" + name, b"x")
     os.chmod(c.mnt(1) + "/" + name, 0o666)
     os.chown(c.mnt(1) + "/" + name, FORMER, GROUP)
@@ -138,8 +138,9 @@ def given_away_without_handles(c, root, name):
 
 
 def test_the_owner_where_no_handle_may_be_opened(c):
-    """As in many containers: chown ends all the same, and the former owner is refused. The new one
-    may by name, once the kernel asks for names again (after 0.1 s). The log says it once."""
+    """As in many containers: chown succeeds, and the previous owner is refused. The new owner may
+    change the file by name after the kernel's names have expired (0.1 s). The log reports it
+    once."""
     at, log = mounted_without(c, "dac_read_search")
     try:
         root = os.open(at, os.O_RDONLY | os.O_DIRECTORY)
@@ -178,7 +179,7 @@ def test_names_at_once(c):
 
 
 def test_a_name_that_moved_is_seen_to_go(c):
-    """The kernel takes a name along from one directory to another for as long as it believes it."""
+    """The kernel moves a cached name from one directory to another, with its remaining lifetime."""
     for i in range(10):
         mounts = both(c, i)
         os.mkdir(mounts[0] + "/moved%d" % i)
@@ -190,7 +191,7 @@ def test_a_name_that_moved_is_seen_to_go(c):
             os.rename("d/a", "a", src_dir_fd=me, dst_dir_fd=me)
             os.unlink("a", dir_fd=other)
             expect_errno(errno.ENOENT, os.stat, "a", dir_fd=me)
-        finally:  # else what is mounted could not be unmounted
+        finally:  # open descriptors would block the unmount
             os.close(me)
             os.close(other)
 
@@ -262,7 +263,7 @@ def write_in_turn(c, fds):
 
 
 def test_writes_are_seen_while_all_have_it_open(c):
-    """No close, no fsync: the next read on the other mount has it, and so has stat."""
+    """Without close or fsync: the next read and stat on the other mount have the write."""
     put(c.mnt(1) + "/w", b"")
     fds = [os.open(m + "/w", os.O_RDWR) for m in (c.mnt(1), c.mnt(2))]
     try:
@@ -273,7 +274,7 @@ def test_writes_are_seen_while_all_have_it_open(c):
 
 
 def test_a_reader_sees_what_comes_while_it_reads(c):
-    """Opened before there was a writer, so its kernel had cached it."""
+    """The reader opened the file before there was a writer, so its kernel has cached the file."""
     put(c.mnt(1) + "/r", b"a" * 100000)
     with open(c.mnt(2) + "/r", "rb", buffering=0) as r:
         assert r.read(100000) == b"a" * 100000
@@ -281,13 +282,13 @@ def test_a_reader_sees_what_comes_while_it_reads(c):
             for i in range(20):
                 w.seek(0)
                 w.write(bytes([66 + i]) * 100000)
-                time.sleep(0.02)  # what a read has left in the cache is dropped just behind it
+                time.sleep(0.02)  # pages of a read are dropped soon after it
                 assert os.pread(r.fileno(), 100000, 0) == bytes([66 + i]) * 100000, i
                 assert os.fstat(r.fileno()).st_size == 100000
 
 
 def test_written_data_is_seen_by_stat_before_it_is_sent(c):
-    """The writer gathers, because it is alone; whoever looks makes it show."""
+    """The only writer coalesces writes; a stat on another mount makes it flush them."""
     with open(c.mnt(1) + "/g", "wb", buffering=0) as w:
         for i in range(20):
             w.write(b"x" * 10)
@@ -297,7 +298,7 @@ def test_written_data_is_seen_by_stat_before_it_is_sent(c):
 
 
 def test_the_time_of_what_another_writes(c):
-    """Also who has the file open for writing, and does not write, sees it move."""
+    """A mount that has the file open for writing, but does not write, gets the new time too."""
     p = [c.mnt(n) + "/when" for n in (1, 2)]
     fds = [os.open(path, os.O_RDWR | os.O_CREAT) for path in p]
     os.utime(p[0], (1, 1))
@@ -314,7 +315,7 @@ def test_the_time_of_what_another_writes(c):
 
 
 def test_writes_and_utimes_in_turn(c):
-    """Whoever has it open: what came last is its time, for all, at once."""
+    """Whichever mounts have it open: every mount immediately sees the time of the latest change."""
     rng = random.Random(1)
     p = [c.mnt(n) + "/turns" for n in (1, 2)]
     for writers in ((0,), (1,), (0, 1)):
@@ -347,7 +348,7 @@ def test_writes_and_utimes_in_turn(c):
 
 
 def test_a_time_that_another_sets_stays(c):
-    """Whoever wrote before it was set tells the metadata server at close when that was."""
+    """A client that wrote before the time was set reports its write time at close."""
     p = [c.mnt(n) + "/past" for n in (1, 2)]
     for n_open in (1, 2):
         fds = [os.open(p[1], os.O_RDWR | os.O_CREAT) for _ in range(n_open)]
@@ -379,13 +380,13 @@ def test_append_loses_nothing(c):
 
 
 def test_who_cuts_a_file_keeps_it_to_itself(c):
-    """Nobody else has it open: its pages stay, and nobody is asked where it ends."""
+    """No other mount has the file open: its pages stay cached, and its size needs no request."""
     def asked():
         s = json.loads(os.getxattr(c.mnt(1), "leat.status"))
         return s["meta_ops"] + s["read_ops"]
 
     def use(fd, m, size):
-        """How many requests 20 looks at all of it make."""
+        """The number of requests that 20 passes over the whole file make."""
         before = asked()
         for _ in range(20):
             assert m[::4096] == b"x" * (size // 4096)
@@ -399,7 +400,7 @@ def test_who_cuts_a_file_keeps_it_to_itself(c):
             with mmap.mmap(fd, size) as m:
                 m[::4096] = b"x" * len(m[::4096])
                 m.flush()
-                # A former close, or others who looked, may be in the way for a moment.
+                # An earlier close, or a stat of the other mount, may interfere for a while.
                 wait_until(lambda: use(fd, m, size) <= 5, 20, "nobody is asked")
             assert os.stat(c.mnt(2) + "/own").st_size == size
         os.close(fd)
@@ -417,7 +418,7 @@ def test_mmap_and_msync(c):
 
 
 def test_listing_while_it_changes(c):
-    """What was there all the time is listed exactly once, what never was is not."""
+    """A name that exists all the time is listed once; a name that never exists is not listed."""
     d = "/list"
     os.mkdir(c.mnt(1) + d)
     stay = {"stay%03d" % i for i in range(300)}
@@ -444,7 +445,7 @@ def test_listing_while_it_changes(c):
 
 
 def test_two_mounts_change_one_directory(c):
-    """Each holds its own kernel's lock of the directory while it waits for the other's lease."""
+    """Each mount's kernel holds its lock of the directory while it waits for the other's lease."""
     os.mkdir(c.mnt(1) + "/busy")
     n = [0, 0]
     end = time.monotonic() + 4
@@ -484,7 +485,7 @@ def test_cached_names_and_attributes_cost_no_request(c):
     os.mkdir(c.mnt(1) + "/quiet")
     for i in range(100):
         put(c.mnt(1) + "/quiet/%03d" % i, b"")
-    time.sleep(4)  # leases that were recalled again and again are not given for up to 3.2 s
+    time.sleep(4)  # contended leases are not given for up to 3.2 s
     d = c.mnt(2) + "/quiet"
     for i in range(100):
         os.stat(d + "/%03d" % i)
@@ -495,12 +496,12 @@ def test_cached_names_and_attributes_cost_no_request(c):
             os.stat(d + "/%03d" % i)
     took = time.monotonic() - begin
     asked = requests(c) - before
-    # Heartbeats and pings of some ten connections are counted too.
+    # The counter includes heartbeats and pings of some ten connections.
     assert asked < 200 + 60 * took, "%d requests for 2000 calls in %.1f s" % (asked, took)
 
 
 def test_a_silent_client_does_not_stop_others(c):
-    """It has leases on names and data, one to write among them, and does not answer."""
+    """A client with leases on names and data, a write lease among them, does not answer."""
     os.mkdir(c.mnt(1) + "/held")
     put(c.mnt(1) + "/held/f", b"f")
     os.stat(c.mnt(2) + "/held/f")
@@ -522,7 +523,8 @@ def hold(c, w):
         assert took < 20, "%.1f s" % took
     finally:
         os.kill(pid, signal.SIGCONT)
-    # It has lost its session, so it asks again, and what it had not shown is lost with an error.
+    # The client has lost its session and requests the file again. Unflushed data fails with an
+    # error.
     end = time.monotonic() + 30
     while get(c.mnt(2) + "/held/f") != b"n":
         assert time.monotonic() < end
@@ -537,12 +539,12 @@ def hold(c, w):
 
 
 def test_the_metadata_server_restarts(c):
-    """Leases are gone then; what is cached is not believed any more."""
+    """A restart ends all leases; clients must not use what they have cached."""
     put(c.mnt(1) + "/s", b"old")
     put(c.mnt(1) + "/never-opened", b"")
     for m in (1, 2):
         assert get(c.mnt(m) + "/s") == b"old"
-    time.sleep(4)  # for the root's leases, which were quarrelled about
+    time.sleep(4)  # for the root's leases, which were contended
     os.stat(c.mnt(2) + "/never-opened")
     c.kill("mds")
     c.start("mds")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compressed files: what the layout says, the space they take, random changes against a model with
-one copy and with two, servers that die, flipped bits in compressed blocks, data sets."""
+"""Compressed files: layout, space, random changes against a model with one replica and with two,
+servers that die, flipped bits in compressed blocks, data sets."""
 import errno
 import json
 import os
@@ -42,17 +42,18 @@ def layout_of(c, path):
 
 
 def stored(path):
-    """While it is written, and for a second as attributes are believed, it is the size."""
+    """The space that stat reports. It is the size during writes, and while attributes are
+    cached."""
     return os.stat(path).st_blocks * 512
 
 
 def used(c):
-    """As the servers themselves say; the metadata server's figure is a heartbeat old."""
+    """The servers' own figures; the metadata server's figure is one heartbeat old."""
     return sum(t["server"]["space"]["used"] for t in c.told_by_servers()["targets"])
 
 
 def counter(c, name):
-    """Of all object servers."""
+    """The sum over all object servers."""
     text = "".join(c.metrics_of(name) for name in c.ossd)
     return sum(int(n) for n in re.findall(r"^%s(?:\{.*\})? (\d+)$" % name, text, re.M))
 
@@ -110,7 +111,7 @@ def test_space(c):
 
 
 class Mixed(random.Random):
-    """Payloads that compress, that do not, and both in one."""
+    """Payloads that compress, that do not, and mixtures."""
     def randbytes(self, n):
         kind = self.randrange(4)
         if kind == 0 or n < 200:
@@ -157,7 +158,7 @@ def test_large_blocks(c):
 
 
 def test_a_server_dies(c):
-    """Writers and readers go on, and what was acknowledged is there, also after the return."""
+    """Writers and readers continue, and acknowledged data stays, also after the server's return."""
     d = folder(c, "dies", "--compression", "lz4", "--replicas", "2")
     rng, files, errors, stop = Mixed(5), {}, [], threading.Event()
 
@@ -193,7 +194,7 @@ def test_a_server_dies(c):
 
 
 def whole(c):
-    """Is every member of every chain in sync?"""
+    """True if every member of every chain is in sync."""
     try:
         s = c.status()
     except subprocess.CalledProcessError:
@@ -204,7 +205,7 @@ def whole(c):
 
 
 def marked(rng):
-    """A block that compresses, and begins with bytes that are found on the disk as they are."""
+    """A block that compresses, and begins with bytes that the disk holds uncompressed."""
     mark = random.Random(rng.random()).randbytes(64)
     return mark, mark + words(rng, BLOCK - 64)
 
@@ -238,13 +239,13 @@ def test_flipped_bits_are_repaired(c):
     put(d + "/f", data)
     homes = [n for n in c.ossd if get("%s/%s/store/data" % (c.dev, n)).find(mark) >= 0]
     assert len(homes) == 2, homes
-    for name in homes:  # whoever is asked has a bad one first, then a good one again
+    for name in homes:  # reads find a damaged block first, then a repaired one
         flip(c, name, get("%s/%s/store/data" % (c.dev, name)).find(mark) + 30)
         for mount in (1, 2, 2, 1):
             c.run("cold", stdout=subprocess.DEVNULL)
             assert get(d.replace(c.mnt(1), c.mnt(mount)) + "/f") == data
         assert_scrub(c)
-    # What nobody reads is found by a scrub.
+    # A scrub finds a damaged block that no program reads.
     before = counter(c, "leat_ossd_repaired_blocks_total")
     flip(c, homes[0], get("%s/%s/store/data" % (c.dev, homes[0])).find(scrubbed) + 30)
     assert_scrub(c)
@@ -260,7 +261,7 @@ def assert_scrub(c):
 
 
 def test_data_set(c):
-    """A manifest has the checksums of the plain bytes."""
+    """The checksums of a manifest are those of the uncompressed bytes."""
     d = folder(c, "set", "--compression", "lz4")
     rng, data = Mixed(9), {}
     for i in range(30):
@@ -276,7 +277,7 @@ def test_data_set(c):
 
 
 def test_another_number_of_copies(c):
-    """Files that exist are copied as they are stored."""
+    """A conversion copies the blocks of existing files in compressed form."""
     d, rng = folder(c, "convert", "--compression", "lz4", "--replicas", "1"), random.Random(11)
     data = words(rng, 2 * MIB + 777) + rng.randbytes(100000)
     put(d + "/f", data)
@@ -290,7 +291,7 @@ def test_another_number_of_copies(c):
 
 
 def test_check_finds_nothing(c):
-    """All stores, every block unpacked; last, for the servers stay down."""
+    """Checks all stores and decompresses every block. Runs last, because the servers stay down."""
     c.check_stores(stdout=subprocess.DEVNULL)
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`leat config check` and the programs are one judge of leat.conf: the same verdict with the same
-words. A thousand files, changed at random from a seed; and, for some of them, a real start of each
+"""`leat config check` and the programs agree on leat.conf: equal verdicts with equal words. A
+thousand files, changed at random from a seed; and, for some of them, a real start of each
 program."""
 # timeout: 120
 import json
@@ -46,7 +46,7 @@ class Mutations:
                      write(folder + "/short", key[1:], 0o600), write(folder + "/empty", b"", 0o600)]
 
     def lines(self):
-        """A file that all programs take: a section each, some of its parameters with defaults."""
+        """A file that all programs accept: each section, with some parameters at their defaults."""
         found = []
         for section in SECTIONS:
             names = sorted(self.sample[section])
@@ -110,7 +110,7 @@ class Mutations:
 
 
 def verdicts(program, files):
-    """Of each file what the program says: "" when it takes it."""
+    """{file: the words of the program's refusal, or "" if it accepts the file}"""
     p = run([BUILD + "/" + PROGRAMS[program][0], *PROGRAMS[program][1:], "--check-config", *files])
     good = set(l.removesuffix(": good") for l in p.stdout.decode().splitlines())
     words = p.stderr.decode().splitlines()
@@ -122,13 +122,13 @@ def verdicts(program, files):
 
 
 def whole(refusal):
-    """What a program says in one line, the check in two."""
+    """The one line of a program; the check prints it in two."""
     of_key = refusal["message"].startswith("cluster key ")
     return refusal["message"] + (". " + refusal["hint"] if of_key else "")
 
 
 def checked(files):
-    """{file: {program: what the check says of it}}"""
+    """{file: {program: the check's verdict}}"""
     p = run([BUILD + "/leat", "--json", "config", "check", *files])
     found = [json.loads(l) for l in p.stdout.decode().splitlines()]
     assert [d["file"] for d in found] == files and p.returncode == 2
@@ -151,12 +151,12 @@ def test_same_verdict(folder):
     n_good = sum(not d for d in said.values())
     print("seed %d: %d files good, %d refused, %d reasons" % (
         SEED, n_good, FILES - n_good, len(set().union(*refused.values()))))
-    assert n_good > FILES / 10 and FILES - n_good > FILES / 4  # else it shows little
+    assert n_good > FILES / 10 and FILES - n_good > FILES / 4  # else the test proves little
     starts(folder, said, refused)
 
 
 def starts(folder, said, refused):
-    """A start in earnest ends with the same words."""
+    """A real start ends with equal words."""
     os.mkdir(folder + "/mnt")
     ways = {"leat-mds": lambda f: ["leat-mds", "-c", f, "run"],
             "leat-ossd": lambda f: ["leat-ossd", "-c", f, "run"],
@@ -172,7 +172,7 @@ def starts(folder, said, refused):
                 got += ". " + words[1].strip()
             assert got == said[name][program], (program, name, words, said[name])
             assert p.returncode == (1 if program == "mount.leat" else 2), p
-    # What is good goes on to the next step, which is a folder that is not there.
+    # With a good file the program fails at the next step, a folder that does not exist.
     for name in [n for n in said if not said[n]][:2]:
         for program in ("leat-mds", "leat-ossd"):
             p = run([BUILD + "/" + program, "-c", name, "--set", "data_dir=" + folder + "/no",
@@ -182,7 +182,7 @@ def starts(folder, said, refused):
 
 
 def test_nothing_is_made_below_a_folder_that_is_missing(folder):
-    """It may be a disk that is not mounted: what is made there lies on the system's own."""
+    """The folder may be a disk that is not mounted, and files would go to the system's disk."""
     conf = write(folder + "/conf", "[cluster]\nkey_file = %s\n" %
                  write(folder + "/k", os.urandom(32).hex(), 0o600))
     os.mkdir(folder + "/data")
@@ -208,7 +208,7 @@ def test_nothing_is_made_below_a_folder_that_is_missing(folder):
 
 
 def test_what_an_administrator_writes(folder):
-    """Each row: what stands in leat.conf, what all of those who read it say."""
+    """Each row: lines of leat.conf, the line of the error, words of the message."""
     key = write(folder + "/k", os.urandom(32).hex(), 0o600)
     rows = [("[mds]\nlog_level = verbose", 4, "error, warn, info or debug"),
             ("transport = rdma", 3, "auto, verbs or tcp"),
