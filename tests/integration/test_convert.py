@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Files that exist get two copies, and one again, under readers and writers and with servers that
-are killed: every byte is compared, and what is left on the disks is what belongs there."""
+"""Existing files get two replicas, and one again, under readers and writers and while servers are
+killed. Every byte is compared, and the disks hold no chunk that they should not."""
 import errno
 import hashlib
 import json
@@ -21,7 +21,7 @@ CONF = {"mds": {"convert_after_ms": 300}}
 
 
 def fill(folder, n=20):
-    """Files of all kinds: empty, small, of several chunks, with holes; in folders."""
+    """Files of all kinds, in folders: empty, small, of several chunks, with holes."""
     sums = {}
     rng = random.Random(folder)
     os.makedirs(folder + "/a/b/c")
@@ -57,7 +57,7 @@ def copies(c, path):
 
 
 def has_copies(c, path, n):
-    """A mount may know attributes for a second."""
+    """A mount may have cached attributes for a second."""
     wait_until(lambda: copies(c, path) == n, 3, "%s has %d copies" % (path, n))
 
 
@@ -74,7 +74,7 @@ def test_tree(c):
     top = c.mnt() + "/tree"
     os.mkdir(top)
     sums = fill(top)
-    # And compressed ones, which stay so.
+    # Compressed files stay compressed.
     os.mkdir(top + "/z")
     c.leat("layout", "set", "--compression", "lz4", top + "/z")
     for i in range(3):
@@ -92,7 +92,7 @@ def test_tree(c):
     has_copies(c, top + "/a/b/new", 2)
     drop_caches()
     compare(top, sums)
-    # They are whole copies: with any one server gone, everything is there, on the other mount too.
+    # The replicas are complete: all data can be read without any one server, on both mounts.
     for victim in ("ossd1", "ossd3"):
         c.kill(victim)
         drop_caches()
@@ -100,7 +100,7 @@ def test_tree(c):
         c.start(victim)
         wait_until(lambda: c.status()["mds"]["chains"]["degraded"] == 0 and
                    c.status()["mds"]["chains"]["down"] == 0, 30, "chains are whole")
-    # And back; and from one file.
+    # Back to one replica; then a single file.
     c.leat("layout", "set", "--replicas", "1", "--existing", top)
     for name in sums:
         has_copies(c, top + "/" + name, 1)
@@ -174,7 +174,8 @@ def following(c, conf, path):
 
 
 def test_only_what_is_complete_ends_with_0(c):
-    """Who waits is told when somebody else ended it: he may be about to rely on the copies."""
+    """The command fails if another request ended its conversion: its user may rely on the
+    replicas."""
     top = c.mnt() + "/awaited"
     path = top + "/part"
     os.makedirs(path)
@@ -204,7 +205,7 @@ def test_only_what_is_complete_ends_with_0(c):
 
 
 def test_of_a_mount_by_address_its_own_cluster_is_asked(c):
-    """Another one's servers know nothing of the conversion; that does not mean it is done."""
+    """The servers of another cluster do not have the conversion, which does not mean it is done."""
     where, path = c.dir + "/by-address", c.dir + "/by-address/file by address"
     conf = open(c.dev + "/conf").read()
     mds = re.compile(r"^mds *= *(\S+)", re.M)
@@ -230,8 +231,8 @@ def test_of_a_mount_by_address_its_own_cluster_is_asked(c):
 
 
 class Churn:
-    """Processes that write, read and cut files, and know what must be in them. Not threads: a child
-    that we start would close, and so flush, what they have open, and wait for a dead server."""
+    """Processes that write, read and truncate files, and check the content. Not threads: a child of
+    the test would close, and so flush, their files, and wait for a dead server."""
 
     def __init__(self, mnts, n=4):
         fork = multiprocessing.get_context("fork")
@@ -324,7 +325,7 @@ def test_writers_and_readers(c):
 
 
 def test_killed_servers(c):
-    """The metadata server and an object server die again and again meanwhile."""
+    """The metadata server and an object server are killed repeatedly during conversions."""
     rng = random.Random(7)
 
     def kill(n):
@@ -341,7 +342,7 @@ def used(c):
 
 
 def test_space_comes_back(c):
-    """Copies that were thrown away and generations that were replaced are gone."""
+    """The space of discarded replicas and of replaced generations becomes free."""
     assert used(c) > (1 << 20), used(c)
     for name in os.listdir(c.mnt()):
         subprocess.run(["rm", "-rf", c.mnt() + "/" + name], check=True)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Data is not copied on its way: whole blocks from and to slots cost no copy in the client library
-or the object server. What has to be copied is, and the counters say so."""
+"""Data is not copied in memory: client library and object server move whole blocks from and to
+slots without a copy. Data that must be copied is copied, and the counters show it."""
 import os
 import subprocess
 import sys
@@ -17,12 +17,12 @@ OVER_VERBS = os.environ.get("LEAT_DEV_TRANSPORT") == "verbs"
 
 
 def nets(c):
-    """What the object servers say of their connections."""
+    """The connection counters of the object servers."""
     return [t["server"]["net"] for t in c.told_by_servers(["--net"])["targets"]]
 
 
 def move(c, what):
-    """Bytes that the client moved; bytes copied there; bytes copied by the servers."""
+    """(bytes that the client moved, bytes that it copied, bytes that the servers copied)"""
     def by_servers():
         return sum(n["data_copied_bytes"] for n in nets(c))
 
@@ -33,7 +33,7 @@ def move(c, what):
 
 
 def test_whole_blocks_are_not_copied(c):
-    for _ in range(2):  # a new file, then over what is there
+    for _ in range(2):  # a new file, then over its data
         assert move(c, "slots") == (16 * MIB, 0, 0)
 
 
@@ -42,7 +42,7 @@ def test_a_fragment_is_copied_once_by_the_server(c):
 
 
 def test_memory_of_the_caller_is_copied_once_to_write_it(c):
-    """And not to read it: over TCP what the servers send is received there."""
+    """Reads copy nothing: over TCP the client receives the data there."""
     assert move(c, "memory") == (2 * MIB, (1 + OVER_VERBS) * MIB, 0)
 
 
@@ -53,7 +53,7 @@ def test_small_reads_at_once_go_in_few_requests(c):
 
 
 def test_batches_of_the_loader_are_not_copied(c):
-    """Over verbs too: what servers write lands in the batch."""
+    """Over verbs too: the servers write directly into the batch."""
     assert move(c, "loader") == (8 * MIB, 0, 0)
 
 

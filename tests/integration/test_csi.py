@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The CSI node plugin, by a gRPC client of our own that writes protobuf by hand (the numbers are
-those of csi.proto, not of the plugin's table) and looks at /proc/self/mountinfo."""
+"""The CSI node plugin, with a gRPC client of the test's own that encodes protobuf by hand (by the
+numbers of csi.proto, not of the plugin's table) and reads /proc/self/mountinfo."""
 # timeout: 180
 import errno
 import glob
@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 if sys.executable != "/usr/bin/python3" and os.path.exists("/usr/bin/python3"):
-    os.execv("/usr/bin/python3", ["/usr/bin/python3"] + sys.argv)  # where the packages are
+    os.execv("/usr/bin/python3", ["/usr/bin/python3"] + sys.argv)  # has the packages
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from cluster import BUILD, SRC, Cluster, wait_until
 
@@ -79,7 +79,7 @@ def capability(mode, *flags):
 
 
 class Plugin:
-    """first: as a container has it, where it is process 1."""
+    """first: the plugin is process 1, as in a container."""
 
     def __init__(self, c, first=False):
         self.c = c
@@ -150,7 +150,7 @@ def mounts(below):
 
 
 def no_programs_of_others(path):
-    """Whoever writes to the volume from another machine is not root of this one."""
+    """A user who writes to the volume from another machine cannot become root on this one."""
     assert {"nosuid", "nodev"} <= set(mounts(path)[path][1]), mounts(path)
 
 
@@ -179,7 +179,7 @@ def test_data_set(p):
     publish = message(f1="vol1", f3=staging, f4=target, f5=capability(READER_MANY), f6=True,
                       f8=context)
     p.refused("FAILED_PRECONDITION", "NodePublishVolume", publish)
-    for _ in range(2):  # each call again changes nothing
+    for _ in range(2):  # a repeated call changes nothing
         p.call("NodeStageVolume", stage)
     for _ in range(2):
         p.call("NodePublishVolume", publish)
@@ -194,7 +194,7 @@ def test_data_set(p):
         assert e.errno == 30, e
     usage = p.call("NodeGetVolumeStats", message(f1="vol1", f2=target))[1]
     assert parse(usage[0])[2][0] > 0
-    # While a pod may use it, it is not evicted.
+    # A copy that a pod may use is not evicted.
     assert p.c.leat("stage", "evict", "set@v1", "--to", p.stage_dir, check=False).returncode != 0
     # A second pod, while the first one is there.
     second = p.c.dir + "/pods/b"
@@ -224,7 +224,7 @@ def test_file_system(p):
         f.write("hello")
     with open(p.c.mnt() + "/projects/x/from-pod") as f:
         assert f.read() == "hello"
-    # It may have been killed before it had made it read-only.
+    # The plugin may have been killed before it had made the mount read-only.
     for _ in range(2):
         p.call("NodePublishVolume", message(f1="vol2", f3=staging, f4=target, f5=cap, f6=True,
                                             f8=context))
@@ -242,8 +242,8 @@ def test_file_system(p):
 
 
 def test_dead_mount(p):
-    """The daemons end with the plugin's container: new pods get a mount that answers. One that is
-    silent for a while is not taken for dead."""
+    """The daemons end with the plugin's container; new pods get a live mount. A mount that is
+    silent for a while does not count as dead."""
     staging, pods = p.c.dir + "/pods/dead", [p.c.dir + "/pods/p%d/mount" % i for i in range(3)]
     cap = capability(WRITER_MANY)
     os.makedirs(p.c.mnt() + "/alive")
@@ -261,7 +261,7 @@ def test_dead_mount(p):
 
     p.call("NodeStageVolume", stage)
     publish(0)
-    # Silent: nobody decides anything.
+    # A silent mount: the plugin must not decide anything.
     held = kill(signal.SIGSTOP)
     assert "does not answer" in p.refused("UNAVAILABLE", "NodeStageVolume", stage)
     assert mounts(staging) and mounts(pods[0])
@@ -302,7 +302,7 @@ def is_dead(path):
 
 
 def test_path_is_no_link(p):
-    """Who may write above a volume's path gets nothing else mounted than what is there."""
+    """A user who may write above a volume's path cannot get another directory mounted."""
     tenant = p.c.mnt() + "/tenants/t1"
     os.makedirs(tenant + "/results/deep")
     staging, target = p.c.dir + "/pods/links", p.c.dir + "/pods/l/mount"
@@ -320,7 +320,7 @@ def test_path_is_no_link(p):
             assert not mounts(target)
             os.unlink(tenant + "/results")
         os.rename(tenant + "/away", tenant + "/results")
-    # Exchanged while it is being mounted: what runs as `mount` does that first.
+    # The path is replaced during the mount: a program named `mount` does it first.
     os.mkdir(p.c.dir + "/bin")
     with open(p.c.dir + "/bin/mount", "w") as f:
         f.write("#!/bin/sh\nmv %s/results %s/away 2>/dev/null && ln -s ../.. %s/results\n"
@@ -336,7 +336,7 @@ def test_path_is_no_link(p):
 
 
 def test_leases(p):
-    """Each volume holds its copy by itself, until it could give it back."""
+    """Each volume holds its copy independently, until it has released it."""
     folder, staging = p.c.mnt() + "/held", p.c.dir + "/pods/held"
     os.mkdir(folder)
     with open(folder + "/f", "w") as f:
@@ -353,13 +353,13 @@ def test_leases(p):
                         check=False).returncode != 0, name
         p.call("NodeUnstageVolume", message(f1=name, f2=staging))
     p.call("NodeStageVolume", message(f1="v", f3=staging, f4=cap, f6={"dataset": "held@v1"}))
-    # A name with no file behind it is nothing that `leat` could remove.
+    # `leat` cannot remove a lease name that is not a file.
     lease, = glob.glob(p.stage_dir + "/.leat/*/leases/csi-v")
     os.unlink(lease)
     os.mkdir(lease)
     p.refused("INTERNAL", "NodeUnstageVolume", message(f1="v", f2=staging))
     os.rmdir(lease)
-    # Nothing can be given back there, and one without a lease does not have to.
+    # No lease can be released there; a volume without a lease needs none released.
     leases = os.path.dirname(lease)
     os.rename(leases, leases + ".away")
     os.symlink("leases", leases)
@@ -372,7 +372,7 @@ def test_leases(p):
 
 
 def test_first_process(p):
-    """The daemons of mounts have no parent but process 1: of those that end nothing is left."""
+    """The daemons of mounts have no parent but process 1, which must leave no zombies."""
     staging, cap = p.c.dir + "/pods/first", capability(WRITER_MANY)
     with Plugin(p.c, first=True) as f:
         before = children(f.pid())

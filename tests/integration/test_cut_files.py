@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Files that one mount makes shorter and longer while the other reads: no zeros where there never
-were any."""
+"""One mount makes files shorter and longer while the other reads: the reader gets no zeros that
+were never in the file."""
 # timeout: 240
 import json
 import mmap
@@ -21,7 +21,7 @@ SECONDS = 4
 
 
 def enough(begin, done):
-    """Progress is waited for: on a busy machine SECONDS are not always enough."""
+    """True after SECONDS if there was enough progress. A busy machine may need longer."""
     took = time.monotonic() - begin
     return took > 60 or (took > SECONDS and done)
 
@@ -31,9 +31,9 @@ def pattern(n):
 
 
 class Reader(threading.Thread):
-    """Reads again and again, by read(offset, length): what comes has no zeros. pages: but for the
-    rest of a page in which the file ends as it is cut, where the read ends too: the kernel empties
-    that while it may be read (so does ext4, for 3 of 1,000 reads of a program like this one)."""
+    """Reads repeatedly by read(offset, length) and checks that there are no zeros. pages: allows
+    zeros in the rest of the last page, where the read ends too. When a file is truncated, the
+    kernel zeroes that part while it may be read (ext4 does so too, for 3 of 1,000 such reads)."""
 
     def __init__(self, read, pages=False):
         super().__init__()
@@ -64,7 +64,7 @@ def ends_in_page(data, at, off):
 
 
 def open_cut_and_fill(path):
-    """Who changes the file opens it each time."""
+    """Opens the file for each change."""
     def change(n):
         start = n * 7 % 12 * CHUNK // 2 + n % 2 * 1000
         os.truncate(path, start)
@@ -75,7 +75,7 @@ def open_cut_and_fill(path):
 
 
 def watched(readers, change):
-    """How often something changed while somebody read."""
+    """Makes changes while the readers read, until there was enough progress."""
     if isinstance(readers, Reader):
         readers = [readers]
     for r in readers:
@@ -106,7 +106,7 @@ def make(c, name):
 
 
 def fill(fd, n, start):
-    """From there to the end, in order and each chunk by itself: nobody leaves a gap."""
+    """Writes from start to SIZE in order, and each chunk separately, so that no gap remains."""
     while start < SIZE:
         end = min(start + 20000, start // CHUNK * CHUNK + CHUNK)
         os.pwrite(fd, pattern(n)[:end - start], start)
@@ -122,7 +122,7 @@ def cut_and_fill(fd):
 
 
 def test_shared(c):
-    """Both have it open to write: nobody caches anything."""
+    """Both mounts have the file open to write, so neither caches it."""
     one, two = make(c, "shared")
     fds = [os.open(p, os.O_RDWR) for p in (one, two)]
     os.close(fds[0])
@@ -133,7 +133,7 @@ def test_shared(c):
 
 
 def test_pages_of_who_had_it_open_first(c):
-    """The reader's kernel caches pages for a moment."""
+    """The reader's kernel caches pages for a short time."""
     one, two = make(c, "pages")
     reader = os.open(two, os.O_RDONLY)
     os.pread(reader, SIZE, 0)
@@ -144,7 +144,7 @@ def test_pages_of_who_had_it_open_first(c):
 
 
 def counters(c):
-    """Of leases of chunks that nobody gave back in time, and of processes that told the kernel."""
+    """(chunk leases that no client released in time, processes that updated a kernel size)"""
     lines = [line.split() for line in "".join(
         c.metrics_of(p) for p in ("ossd1", "ossd2", "ossd3", "ossd4", "mnt2")).splitlines()]
     return [sum(int(words[1]) for words in lines if words[0] == name) for name in (
@@ -152,8 +152,8 @@ def counters(c):
 
 
 def cut_through_pages(c, name, readers, looks):
-    """The file is settled when it is opened, so the kernel has pages of it, and takes it for as
-    long as it was told last. Nothing is waited for in vain."""
+    """The file is settled when it is opened, so the kernel caches its pages, and takes it to be as
+    long as it was last. No wait may last until a chunk lease expires."""
     one, two = make(c, name)
     time.sleep(0.5)
     reader = os.open(two, os.O_RDONLY)
@@ -198,7 +198,7 @@ def asked(c, i):
 
 
 def test_attributes_that_change_without_pause(c):
-    """They are not cuts: who meets holes does not begin again for them."""
+    """They are not truncations: a reader of holes must not start again because of them."""
     paths = ["%s/chmod" % c.mnt(i) for i in (1, 2)]
     writer = os.open(paths[0], os.O_CREAT | os.O_RDWR, 0o644)
     os.pwrite(writer, b"x" * CHUNK, 3 * CHUNK)
@@ -233,7 +233,7 @@ def test_attributes_that_change_without_pause(c):
         os.close(reader)
         os.close(writer)
     print("  %d rounds, longest %.3f s, %.1f requests each" % (len(took), max(took), asks))
-    # That nobody begins again is what the requests say; the time says that none of them waits.
+    # The requests show that no read starts again; the times show that no read waits.
     assert sorted(took)[len(took) // 2] < 2 and len(took) > 20 and asks < 20
 
 
@@ -243,7 +243,7 @@ def test_pages_that_are_slow_to_go(c):
 
 
 def grow(c, name, look):
-    """One machine appends, the other looks at each new end while somebody there reads through
+    """One mount appends. The other looks at each new end while a thread there reads through
     pages."""
     one, two = make(c, name)
     time.sleep(0.5)
@@ -282,7 +282,7 @@ def test_who_looks_for_the_end_sees_what_was_added(c):
 
 
 def test_who_looks_and_reads_sees_what_was_added(c):
-    """The size by a name and from a listing, then the data."""
+    """The size by name and by a listing, then the data."""
     def look(fd, path, size):
         with os.scandir(os.path.dirname(path)) as names:
             listed = [n.stat().st_size for n in names if n.name == "looked_and_read"]
@@ -293,7 +293,7 @@ def test_who_looks_and_reads_sees_what_was_added(c):
 
 
 def test_a_new_name_tells_no_former_size(c):
-    """So too a new mode: the kernel believes these answers, whatever it was told meanwhile."""
+    """Nor does a new mode: the kernel trusts the size in these replies, even over a newer one."""
     def look(fd, path, size):
         os.link(path, path + ".2")
         os.chmod(path, 0o600 + size // 100 % 8)
@@ -320,7 +320,7 @@ def test_direct_reads(c):
 
 
 def test_a_reader_with_a_lease(c):
-    """Who changes the file opens it each time, so that leases come and go."""
+    """The writer opens the file for each change, so leases come and go."""
     one, two = make(c, "leased")
     reader = os.open(two, os.O_RDONLY)
     watched(Reader(lambda off, n: os.pread(reader, n, off), True), open_cut_and_fill(one))
@@ -343,7 +343,7 @@ def test_who_opens_it_each_time(c):
 
 
 def test_the_size(c):
-    """Each chunk is cut by itself, but there is no size in between."""
+    """Each chunk is truncated separately, but no size in between is visible."""
     one, two = make(c, "size")
     writer = os.open(one, os.O_RDWR)
     stop = threading.Event()
@@ -369,7 +369,7 @@ def test_the_size(c):
 
 
 def test_a_log_that_is_cut(c):
-    """By another machine, as logrotate's copytruncate does: it goes on at its new end."""
+    """Another machine truncates the log (logrotate's copytruncate): it continues at its new end."""
     one, two = make(c, "log")
     log = os.open(one, os.O_WRONLY | os.O_APPEND)
     for n in range(20):

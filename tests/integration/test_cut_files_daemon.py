@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Files that one mount makes shorter and longer while the other reads, and whoever tells the kernel
-of it ends: no zeros where there never were any, an error at most where nobody can tell it."""
+"""One mount makes files shorter and longer while the other reads, and the process that updates the
+kernel's size ends: no zeros that were never there, at most an error if no process can update it."""
 # timeout: 240
 import contextlib
 import errno
@@ -20,11 +20,11 @@ from test_cut_files import SIZE, Reader, make, open_cut_and_fill
 
 CLUSTER = {"mounts": 2}
 SECONDS = 6
-PART = 10000  # with a page that it fills in part
+PART = 10000  # its last page is filled in part
 
 
 def probes(mountpoint):
-    """The processes that ask the kernel there now."""
+    """The processes that request attributes of the mount now, to update the kernel's size."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -38,7 +38,7 @@ def probes(mountpoint):
 
 
 class Tolerant(Reader):
-    """Goes on after EIO."""
+    """Continues after EIO."""
     errors = 0
 
     def run(self):
@@ -57,7 +57,7 @@ class Tolerant(Reader):
 
 
 def cut_meanwhile(c, name, path, disturb, kind=Reader):
-    """A reader of a file that is cut and filled, while something is disturbed again and again."""
+    """Truncates and fills a file under a reader, and calls disturb repeatedly."""
     one, _ = make(c, name)
     time.sleep(0.5)
     fd = os.open(path, os.O_RDONLY)
@@ -75,7 +75,7 @@ def cut_meanwhile(c, name, path, disturb, kind=Reader):
     t.start()
     try:
         begin = time.monotonic()
-        # Progress is waited for: on a busy machine SECONDS are not always enough.
+        # A busy machine may need longer than SECONDS for enough progress.
         while not r.wrong and time.monotonic() - begin < 60 and (
                 time.monotonic() - begin < SECONDS or n <= 3 or r.reads <= 10):
             change(n)
@@ -103,7 +103,7 @@ def supervised(c):
     try:
         yield at
         unmount(at)
-    except BaseException:  # what is open there still does not keep it
+    except BaseException:  # open files must not keep the mount
         os.kill(first["supervisor"] or first["pid"], signal.SIGKILL)
         subprocess.run(["umount", "-l", at], check=False)
         raise
@@ -124,8 +124,8 @@ def daemon(at):
 
 
 def test_daemon_is_killed(c):
-    """In the middle of asking: the next one knows nothing of what the kernel shows, but that it is
-    gone, and nobody waits for leases that the killed one had."""
+    """The daemon is killed during an update of a kernel size. The next one does not have the
+    kernel's sizes; it drops all pages, and no request waits for leases of the killed one."""
     with supervised(c) as at:
         kill_again_and_again(c, at)
 
@@ -134,8 +134,8 @@ def kill_again_and_again(c, at):
     before, killed = run_out(c), []
 
     def kill(r):
-        # A daemon lives until reads have ended: it answers those that the killed one had under way
-        # before the pages go, and says only then that the leases are over.
+        # The next daemon must first answer the reads that were in flight. Then it drops the pages,
+        # and only then it reports that the leases have ended. So wait for two reads.
         n, end = r.reads, time.monotonic() + 10
         while r.reads < n + 2 and r.is_alive() and time.monotonic() < end:
             time.sleep(0.01)
@@ -151,7 +151,7 @@ def kill_again_and_again(c, at):
     print("killed %d times" % len(killed))
     assert len(set(killed)) > 1
     wait_until(lambda: not probes(at), 10, "the end of who asked")
-    time.sleep(2.5)  # those that the killed ones had; they are counted when somebody looks
+    time.sleep(2.5)  # leases of the killed daemons expire; the next request counts them
     os.truncate(c.mnt(1) + "/cut/killed", 0)
     after = run_out(c)
     print("%d leases ran out" % (after - before))
@@ -167,7 +167,7 @@ def written_to(c):
 
 
 def on_two_servers(c, directory):
-    """Two files of one chunk each, by name, and the server of the first."""
+    """Two files of one chunk each, by name, on two servers, and the server of the first."""
     found = {}
     for i in range(40):
         before = written_to(c)
@@ -182,15 +182,16 @@ def on_two_servers(c, directory):
 
 
 def test_pages_that_a_killed_daemon_left(c):
-    """Its last short answer is in the kernel still, since what drops pages waits for another file,
-    whose server does not answer: nobody is told that the file has become longer before they go."""
+    """The kernel still has the killed daemon's last short reply, because dropping its pages waits
+    for another file, whose server is silent: no program may see the file grow before they are
+    dropped."""
     directory = c.mnt(1) + "/left"
     os.mkdir(directory)
     c.leat("layout", "set", "--chunk-size", "64K", "--width", "1", directory)
     held, grows, server = on_two_servers(c, directory)
     time.sleep(0.5)
     with supervised(c) as at:
-        # Twice: its pages are dropped first, from whatever end that begins.
+        # `held` is open twice: its pages are dropped first, in whichever order.
         reads = [os.open("%s/left/%s" % (at, f), os.O_RDONLY) for f in (held, grows, held)]
         assert os.pread(reads[1], 2 * PART, 0) == b"a" * PART
         writer = os.open(directory + "/" + grows, os.O_WRONLY)
@@ -245,7 +246,7 @@ def test_who_asks_is_killed(c):
 
 
 def read_all(fd):
-    """What there is, and whether it ended with EIO."""
+    """(the data, whether the read ended with EIO)"""
     data = b""
     try:
         while True:
@@ -260,7 +261,7 @@ def read_all(fd):
 
 
 def test_nobody_can_ask(c):
-    """The daemon gets no descriptors: a clean error, and all is well when it gets some."""
+    """The daemon has no free descriptors: a clean error. When it has some again, reads succeed."""
     one, two = make(c, "nobody")
     time.sleep(0.5)
     fd = os.open(two, os.O_RDONLY)

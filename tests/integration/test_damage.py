@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Damage on the servers' disks: it is found, said clearly, never served; nothing else suffers."""
+"""Damage on the servers' disks is found, reported clearly and never served; other data is
+intact."""
 import errno
 import os
 import shutil
@@ -23,7 +24,7 @@ def put(path, data):
 
 
 def find(c, needle):
-    """Where a target keeps these bytes: (server, offset in its data file)."""
+    """The place of these bytes on the targets: (server, offset in its data file)."""
     for name in c.ossd:
         at = get("%s/%s/store/data" % (c.dev, name)).find(needle)
         if at >= 0:
@@ -66,7 +67,7 @@ def test_a_flipped_bit(c):
     lines = [l for l in c.log(name)[before:].splitlines() if "inode=%d " % ino in l]
     assert lines and "chunk=1 " in lines[0] and "target=" in lines[0], lines
     print("    " + lines[0])
-    # The blocks beside it, and other files.
+    # The blocks beside it and other files are intact.
     assert read_at(path, block - 4 * BLOCK, BLOCK) == data[block - 4 * BLOCK:block - 3 * BLOCK]
     assert read_at(path, 2 << 20, 2 << 20) == data[2 << 20:]
     assert get(c.mnt(2) + "/whole") == other
@@ -74,10 +75,10 @@ def test_a_flipped_bit(c):
 
 def test_writing_to_a_damaged_block(c):
     path, block = c.mnt(2) + "/hurt", (1 << 20) + 3 * BLOCK
-    # A part of it cannot be merged with what is damaged.
+    # A part of a block cannot be merged with a damaged one.
     fd = os.open(path, os.O_RDWR)
     try:
-        # Told at once where writes do not wait, which needs a lease.
+        # Without write-back, which needs a lease, the write fails; otherwise fsync does.
         def write():
             os.pwrite(fd, b"part", block + 100)
             os.fsync(fd)
@@ -87,7 +88,7 @@ def test_writing_to_a_damaged_block(c):
             os.close(fd)
         except OSError as e:
             assert e.errno == errno.EIO, e
-    # The whole of it makes it good.
+    # Writing the whole block repairs it.
     fd = os.open(path, os.O_RDWR)
     os.pwrite(fd, b"w" * BLOCK, block)
     os.fsync(fd)
@@ -174,7 +175,7 @@ def all_garbage(path):
 
 
 def start_and_see(c, name, folder):
-    """Runs the server on a damaged store: (exit status or None when it serves, what it said)."""
+    """Runs the server on a damaged store: (exit status or None if it serves, its output)."""
     ready = c.dir + "/ready"
     if os.path.exists(ready):
         os.unlink(ready)
@@ -210,8 +211,8 @@ def mds_check(c, folder):
 
 
 def damage_store_files(c, name, store, sub):
-    """Every kind of file of the store, damaged in every way, on a copy. That the last records of a
-    log are gone cannot be seen in the store: the metadata server sees it for the object servers."""
+    """Damages every kind of file of the store in every way, on a copy. If a log lost its last
+    records, the store cannot show it: the metadata server detects it for the object servers."""
     pristine, copy = c.dir + "/pristine", c.dir + "/copy"
     subprocess.run(["rm", "-rf", copy, pristine], check=True)
     subprocess.run(["cp", "-a", "--sparse=always", store, pristine], check=True)
@@ -235,7 +236,7 @@ def damage_store_files(c, name, store, sub):
                 words = ("damaged", "corrupt", "format", "no store", "no such file", "back in time")
                 assert copy in said or "target" in said, said
                 assert any(w in said.lower() for w in words), said
-            elif kind == "sst":  # what was damaged has not been read yet
+            elif kind == "sst":  # the server has not read the damaged part yet
                 code, said = mds_check(c, copy)
                 assert code == 1 or code == 4, results[-1] + ", and check says\n" + said
                 assert "damaged" in said or "orrupt" in said, said
@@ -250,10 +251,10 @@ def test_damaged_index_of_an_object_server(c):
     for i in range(300):
         put("%s/f%d" % (c.mnt(1), i), b"%d" % i * 100)
     c.stop("ossd1")
-    c.start("ossd1")  # so that there is a table besides the log
+    c.start("ossd1")  # makes the index write a table besides the log
     for i in range(40):
         put("%s/late%d" % (c.mnt(1), i), b"late")
-    time.sleep(1.5)  # a heartbeat has told how many commits there were
+    time.sleep(1.5)  # a heartbeat has reported the number of commits
     c.stop("ossd1")
     damage_store_files(c, "ossd1", c.dev + "/ossd1/store", "/index")
     c.start("ossd1")
@@ -266,7 +267,7 @@ def test_damaged_store_of_the_metadata_server(c):
     os.mkdir(c.mnt(1) + "/late-dir")
     for i in range(40):
         os.mkdir("%s/late-dir/%d" % (c.mnt(1), i))
-    for o in c.ossd:  # they must not register with a damaged one
+    for o in c.ossd:  # they must not register with a damaged server
         c.stop(o)
     c.stop("mds")
     store = c.dev + "/mds/store"

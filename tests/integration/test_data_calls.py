@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""System calls on a file's data beyond read and write: copy_file_range, fallocate, SEEK_HOLE, times
-that are set while a file is written, and signals that arrive meanwhile."""
+"""System calls on file data beyond read and write: copy_file_range, fallocate, SEEK_HOLE, setting
+times during writes, and signals during calls."""
 import ctypes
 import errno
 import mmap
@@ -23,7 +23,7 @@ CLUSTER = {"replicas": 1}
 
 
 def copy(source, target, length=1 << 40, source_off=0, target_off=0):
-    """Until it is done; how much."""
+    """Copies until it is done. Returns the number of bytes."""
     total = 0
     with open(source, "rb") as s, open(target, "r+b" if os.path.exists(target) else "wb") as t:
         while total < length:
@@ -43,7 +43,7 @@ def moved(c):
 # ---- copies ----
 
 def settled(path):
-    """The size of a file that was just closed is known."""
+    """Waits until the size of a file that was just closed is settled."""
     time.sleep(0.1)
     os.stat(path)
 
@@ -58,7 +58,7 @@ def test_whole_chunks_are_copied_by_the_servers(c):
     assert os.stat(c.mnt() + "/to").st_size == len(data)
     assert get(c.mnt() + "/to") == data
     assert get(c.mnt(2) + "/to") == data
-    # It is a file of its own.
+    # The copy is a separate file.
     with open(c.mnt() + "/to", "r+b") as f:
         f.write(b"changed")
     assert get(c.mnt() + "/from") == data
@@ -74,7 +74,7 @@ def test_small_files_and_what_is_appended(c):
     assert copy(c.mnt() + "/small", c.mnt() + "/copy") == 5
     assert moved(c) == before
     assert get(c.mnt() + "/copy") == b"small"
-    # Behind the end, at a chunk: also the servers' work; the gap is a hole.
+    # A target past the end, at a chunk: the servers copy here too, and the gap is a hole.
     assert copy(c.mnt() + "/small", c.mnt() + "/copy", target_off=3 * MIB) == 5
     assert get(c.mnt(2) + "/copy") == b"small".ljust(3 * MIB, b"\0") + b"small"
     for name in ("small", "copy"):
@@ -86,7 +86,7 @@ def test_what_the_servers_cannot_do_is_right_all_the_same(c):
     put(c.mnt() + "/from", data)
     settled(c.mnt() + "/from")
     put(c.mnt() + "/to", b"x" * (4 * MIB))
-    # Over what is there; not at chunks; from a file that is being written.
+    # Over existing data; not at chunks; from a file that is open for writing.
     assert copy(c.mnt() + "/from", c.mnt() + "/to", 2 * MIB, MIB, MIB) == 2 * MIB
     want = b"x" * MIB + data[MIB:3 * MIB] + b"x" * MIB
     assert get(c.mnt(2) + "/to") == want
@@ -163,7 +163,7 @@ def test_fallocate(c):
 
 
 def occupied(c, name):
-    """As both mounts have it, when nobody has it open any more."""
+    """The blocks of a closed file in bytes; both mounts agree on them."""
     assert os.stat(c.mnt(1) + name).st_blocks == os.stat(c.mnt(2) + name).st_blocks
     return os.stat(c.mnt(2) + name).st_blocks * 512
 
@@ -184,7 +184,7 @@ def prepare_and_write(c, name):
     assert os.fstat(fd).st_blocks == 16 == os.stat(other).st_blocks
     os.pwrite(fd, b"xy", 4095)
     assert os.fstat(fd).st_blocks == 16 == os.stat(other).st_blocks
-    fallocate(fd, KEEP_SIZE, MIB, 10 * MIB)  # chunks of which there is nothing yet
+    fallocate(fd, KEEP_SIZE, MIB, 10 * MIB)  # chunks without data
     assert os.fstat(fd).st_blocks == 16 + 20 * 1024 == os.stat(other).st_blocks
     os.pwrite(fd, b"z" * 3 * MIB, 2 * MIB)
     os.fsync(fd)
@@ -269,7 +269,7 @@ def test_holes_and_data(c):
 # ---- times ----
 
 def test_a_time_that_was_set_stays(c):
-    """Whatever was done to the size before, and whoever asks when."""
+    """Whatever changed the size before, and whichever mount reads it."""
     stamp = 1234567890123456789
 
     def grow(fd): os.ftruncate(fd, 5 * MIB)
@@ -290,7 +290,7 @@ def test_a_time_that_was_set_stays(c):
         for n in (1, 2):
             assert os.stat(c.mnt(n) + "/t").st_mtime_ns == stamp, (names, n)
         os.unlink(c.mnt() + "/t")
-    # A write after it counts.
+    # A later write changes the time.
     fd = os.open(c.mnt() + "/t", os.O_CREAT | os.O_RDWR, 0o644)
     for op in (grow, by_fd, write, os.close):
         op(fd)
@@ -300,7 +300,7 @@ def test_a_time_that_was_set_stays(c):
 
 
 def test_a_time_that_was_set_stays_while_the_file_is_open(c):
-    """Before 1970 too; and one to come is nobody's change time."""
+    """Even a time before 1970. A time in the future does not become a change time."""
     for stamp in (-5 * 10**8, 4 * 10**18):
         fd = os.open(c.mnt() + "/t", os.O_CREAT | os.O_RDWR, 0o644)
         os.pwrite(fd, b"data", 0)
@@ -318,7 +318,7 @@ def test_a_time_that_was_set_stays_while_the_file_is_open(c):
 
 
 def test_closing_is_no_change(c):
-    """Of a file that was only made longer, by one who appends."""
+    """The file was only extended, by a program that appends."""
     path = c.mnt() + "/t"
     fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o644)
     other = os.open(c.mnt(2) + "/t", os.O_RDWR)
@@ -333,7 +333,7 @@ def test_closing_is_no_change(c):
 
 
 def test_time_does_not_go_back(c):
-    """At the close of who wrote before something else was done to the file."""
+    """A writer closes its file after another change of the file."""
     path, far = c.mnt() + "/t", c.mnt(2) + "/t"
     other = os.open(far, os.O_CREAT | os.O_RDWR, 0o644)
     for change in (lambda fd: fallocate(fd, 0, 0, 100000),
@@ -367,7 +367,7 @@ def test_truncating_an_empty_file_is_a_change(c):
 
 
 def test_what_has_data_has_blocks(c):
-    """Programs that copy take a file without any for a hole, also while it is being written."""
+    """Copying programs take a file without blocks for a hole, so it has some even during writes."""
     path = c.mnt() + "/sparse"
     for flags in (0, os.O_DIRECT):
         fd = os.open(path, os.O_CREAT | os.O_RDWR | flags, 0o644)
@@ -401,13 +401,13 @@ def test_direct_writes_take_set_user_id_away(c):
 
 
 def mode_alone(path):
-    """As of a statx(2) that asks for the mode only, which the kernel may answer by itself."""
+    """A statx(2) that requests the mode only, which the kernel may answer from its cache."""
     out = subprocess.run(["stat", "-c", "%a", path], check=True, stdout=subprocess.PIPE).stdout
     return int(out, 8)
 
 
 def test_fallocate_and_copies_take_set_user_id_away(c):
-    """Unless root does it, whoever has opened the file; and it is shown at once."""
+    """Unless root does it, whichever user opened the file; and every mount shows it immediately."""
     path, source = c.mnt() + "/suid", c.mnt() + "/source"
     put(source, bytes(MIB))
     os.chmod(source, 0o644)
@@ -425,7 +425,7 @@ def test_fallocate_and_copies_take_set_user_id_away(c):
     for how in (0, KEEP_SIZE, PUNCH | KEEP_SIZE, ZERO_RANGE, "copy"):
         put(path, bytes(MIB))
         os.chown(path, 12345, 12345)
-        # Without execution by the group, set-group-id is its members' to keep.
+        # If the group may not execute, its members' calls keep set-group-id.
         for user, group, before, after in ((0, 0, 0o6777, 0o6777), (54321, 54321, 0o6777, 0o777),
                                            (54321, 54321, 0o6666, 0o666),
                                            (54321, 12345, 0o6666, 0o2666)):
@@ -435,7 +435,7 @@ def test_fallocate_and_copies_take_set_user_id_away(c):
             assert as_user(lambda: change(how), user, group) == 0
             assert mode_alone(path) == after, (how, user, oct(mode_alone(path)))
             assert mode_alone(c.mnt(2) + "/suid") == after, (how, user)
-        # Opened by a user last, changed by root.
+        # A user is the last to open the file; root changes it.
         os.truncate(path, MIB)
         os.chmod(path, 0o6777)
         roots = os.open(path, os.O_RDWR)
@@ -449,7 +449,7 @@ def test_fallocate_and_copies_take_set_user_id_away(c):
 
 
 def test_times_shown_after_close_stay(c):
-    """Whoever has seen a closed file's times, such as git or tar, takes other ones for a change."""
+    """Programs such as git and tar take other times of a closed file for a change."""
     times = lambda path: (lambda st: (st.st_mtime_ns, st.st_ctime_ns))(os.stat(path))
     for i, size in enumerate([3, 5000, 3 * MIB] * 5):
         path, other = c.mnt(1) + "/t%d" % i, c.mnt(2) + "/t%d" % i
@@ -502,7 +502,7 @@ def test_signals_do_not_interrupt_data(c):
 
 
 def test_but_who_is_killed_need_not_wait(c):
-    """While no server answers: a signal that is handled changes nothing, SIGKILL does."""
+    """No server answers: a handled signal does not end the wait, SIGKILL does."""
     put(c.mnt() + "/k", os.urandom(8 * MIB))
     c.stop("mnt1")
     c.start("mnt1")
@@ -566,13 +566,13 @@ class Aio:
 
 
 def test_asynchronous_direct_writes_are_seen_by_buffered_readers(c):
-    """Who reads while they are under way fills the page cache with what was there before."""
+    """A read during a direct write fills the page cache with the previous data."""
     path, size, stop = c.mnt() + "/aio", 4 * 64 << 10, threading.Event()
     put(path, bytes(size))
     settled(path)
 
     def read_on():
-        while not stop.is_set():  # and has it closed, perhaps, when a write ends
+        while not stop.is_set():  # the file may be closed when a write ends
             with open(path, "rb", buffering=0) as f:
                 os.pread(f.fileno(), size, 0)
 
@@ -597,8 +597,8 @@ def test_asynchronous_direct_writes_are_seen_by_buffered_readers(c):
 
 
 def test_a_mapping_of_a_file_that_is_open_for_direct_writes(c):
-    """What is written back of the mapping goes to the server by the file that writes past the
-    pages, whose writes wait for pages to be dropped."""
+    """Write-back of the mapping uses the direct descriptor, and direct writes wait until pages are
+    dropped."""
     path, pages, stop = c.mnt() + "/mapped", 64, threading.Event()
     put(path, bytes(pages * 4096))
     settled(path)
@@ -636,7 +636,7 @@ def test_a_mapping_of_a_file_that_is_open_for_direct_writes(c):
 
 
 def test_a_mapping_of_a_file_that_is_appended_to(c):
-    """What is changed in a mapping stays in its place, also by a descriptor with O_APPEND."""
+    """Changes in a mapping stay at their offset, even with a descriptor with O_APPEND."""
     for pages in (2, 64):
         path, size = c.mnt() + "/appended%d" % pages, pages * 4096
         put(path, b"a" * size)
@@ -655,9 +655,8 @@ def test_a_mapping_of_a_file_that_is_appended_to(c):
             assert all(data[at:at + 6] == b"%06d" % at for at in range(0, size, 4096))
 
 
-# Asynchronous direct writes take all places that the kernel has for requests in the background;
-# each, at its end, has pages dropped, which wait for what was written through a mapping, which
-# waits for a place.
+# Asynchronous direct writes take all of the kernel's slots for background requests. Each drops
+# pages when it completes; that waits for write-back of the mapping, which waits for a slot.
 ALL_WAYS = """
 [global]
 filename=file1:file2
@@ -712,7 +711,7 @@ def test_all_ways_of_writing_one_file_at_once(c):
         return
     with open(c.dir + "/jobs", "w") as f:
         f.write(ALL_WAYS % c.mnt())
-    # The kernel tells who maps and who writes past it of each other by EIO.
+    # The kernel returns EIO to programs that map a page and write past it at once.
     subprocess.run(["fio", "--ignore_error=,EIO", "--output=/dev/null", c.dir + "/jobs"],
                    cwd=c.dir, stdin=subprocess.DEVNULL, check=True, timeout=200)
     for name in ("/file1", "/file2"):

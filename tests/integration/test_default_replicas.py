@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 120
-"""A file system that was formatted for two copies (default_replicas): every file has them without
-a word of the user, nothing is made with fewer, and directories can ask for another number."""
+"""A file system that was formatted for two replicas (default_replicas): every file has two without
+an option, no file has fewer, and directories can request another number."""
 import json
 import os
 import sys

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Delegated opens: under a lease files are opened for reading without a word to the metadata
-server, and stay readable whatever becomes of their names."""
+"""Delegated opens: under a lease clients open files for reading without a request to the metadata
+server, and the files stay readable whatever happens to their names."""
 import errno
 import fcntl
 import json
@@ -22,7 +22,7 @@ def put(path, data):
     with open(path, "wb") as f:
         f.write(data)
         os.fsync(f.fileno())
-    # Its access time is old news to everybody.
+    # Makes its access time too recent for another update.
     os.utime(path, (time.time() + 1, time.time() - 10))
 
 
@@ -39,7 +39,7 @@ def asked(c, i=2):
 
 
 def ready(c, path, i=2):
-    """It has a lease and the right to read it."""
+    """Waits until the mount has a lease and the right to read the file."""
     def good():
         before = delegated(c, i)
         with open(path, "rb"):
@@ -57,12 +57,12 @@ def test_opening_again_asks_nobody(c):
         with open(path, "rb") as f:
             assert f.read() == data
     assert delegated(c) - opens == 100
-    # Names are looked up by the kernel, and answered by the daemon.
+    # The kernel sends lookups; the daemon answers them.
     assert asked(c) - requests <= 2, asked(c) - requests
 
 
 def test_many_at_once(c):
-    """More than the mount keeps memory for, of one file and of many."""
+    """More opens than the mount keeps memory for, of one file and of many."""
     names = ["/at-once-%d" % i for i in range(600)]
     for name in names:
         with open(c.mnt(1) + name, "wb") as f:
@@ -83,7 +83,7 @@ def test_the_first_open_is_one_request(c):
     os.mkdir(c.mnt(1) + "/cold", 0o755)
     for i in range(50):
         put(c.mnt(1) + "/cold/%d" % i, b"%d" % i * 1000)
-    time.sleep(4)  # leases that were recalled are not given for a while
+    time.sleep(4)  # contended leases are not given for a while
     os.stat(c.mnt(2) + "/cold")
     opens, requests = delegated(c), asked(c)
     for i in range(50):
@@ -100,11 +100,11 @@ def stored_reads(c):
 
 
 def test_small_files_are_fetched_when_they_are_opened(c):
-    """As long as who opens them reads them; and what has changed meanwhile is not shown."""
+    """As long as programs read what they open. A reader never gets outdated data."""
     names = ["/small-%d" % i for i in range(60)]
     for name in names:
         put(c.mnt(1) + name, name.encode() * 1000)
-    time.sleep(4)  # leases that were recalled are not given for a while
+    time.sleep(4)  # contended leases are not given for a while
     for name in names[:20]:
         assert get(c.mnt(2) + name) == name.encode() * 1000
     before = stored_reads(c)
@@ -137,7 +137,7 @@ def test_users_are_checked(c):
 
 
 def removals(c):
-    """By either mount, each way a file can lose its name or data."""
+    """Either mount removes the file's name or data, in each possible way."""
     def over(m):
         put(m + "/other", b"other")
         os.rename(m + "/other", m + "/held")
@@ -166,7 +166,7 @@ def test_what_is_open_stays(c):
 
 
 def test_by_a_second_name(c):
-    """The one that goes is not the one by which it was opened."""
+    """The removed name is not the one by which the file was opened."""
     data = os.urandom(SIZE)
     put(c.mnt(1) + "/first", data)
     os.link(c.mnt(1) + "/first", c.mnt(1) + "/second")
@@ -203,7 +203,7 @@ def test_of_a_silent_client_it_is_presumed(c):
             os.unlink(c.mnt(1) + "/silent")
             os.unlink(c.mnt(1) + "/silent-not-open")
             took = time.monotonic() - begin
-            assert took < 25, "%.1f s" % took  # of 30 until they give up
+            assert took < 25, "%.1f s" % took  # requests time out after 30 s
         finally:
             os.kill(pid, signal.SIGCONT)
         time.sleep(1)
@@ -223,8 +223,8 @@ def test_the_metadata_server_restarts(c):
 
 
 def test_a_signal_while_it_is_told_leaves_nothing_open(c):
-    """Who waits for a lock can be interrupted, also while the server has to be told first that the
-    file is open: it counts that once, however often the call is begun anew."""
+    """A signal interrupts a wait for a lock, even while the client first reports that the file is
+    open. The server counts one open, however often the call restarts."""
     put(c.mnt(1) + "/signal", b"s")
     ready(c, c.mnt(2) + "/signal")
     wait_until(lambda: c.status()["mds"]["opens"] == 0, 20, "all closes have arrived")
@@ -265,7 +265,7 @@ def test_nothing_is_left(c):
     for name in os.listdir(c.mnt(1)):
         if name != "cold":
             os.unlink(c.mnt(1) + "/" + name)
-    # The root, cold and what is in it: no orphan.
+    # The root, `cold` and its files: no orphan.
     wait_until(lambda: c.leat("fsck").stdout.startswith("52 inodes,"), 60,
                "what was unlinked is gone")
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What is handed to systemd, Kubernetes and container tools: well formed, complete, and of one
-piece with what the build installs. (That it works there is not shown here.)"""
+"""Files for systemd, Kubernetes and container tools are well-formed, complete, and consistent with
+what the build installs. (This test does not run them there.)"""
 # timeout: 120
 import configparser
 import glob
@@ -40,14 +40,14 @@ def test_units():
         unit.optionxform = str
         unit.read(path)
         service = unit["Service"]
-        assert service["LimitMEMLOCK"] == "infinity", path   # io_uring's rings, RDMA's buffers
+        assert service["LimitMEMLOCK"] == "infinity", path   # rings of io_uring, buffers of RDMA
         assert int(service["LimitNOFILE"]) >= 1 << 20, path
-        # Started is what serves, and what does not is found: common/base/notify.h.
+        # systemd waits until a service serves, and restarts it if it stops: common/base/notify.h.
         assert service["Type"] == "notify" and service["Restart"] == "on-failure", path
         assert service["WatchdogSec"] and service["TimeoutStartSec"], path
-        # A mount is two processes, of which the second tells what it is doing.
+        # A mount is two processes; the second one reports its state.
         assert service["NotifyAccess"] == ("all" if "mount" in path else "main"), path
-        # A start without a configuration fails, it is not skipped.
+        # A start without a configuration must fail, not be skipped.
         assert unit["Unit"]["AssertPathExists"] == "/etc/leat/leat.conf", path
         assert not any(k.startswith("Condition") for k in unit["Unit"]), path
         assert unit["Install"]["WantedBy"], path
@@ -60,7 +60,7 @@ def test_units():
         for path in glob.glob(SRC + "/deploy/systemd/*.service"):
             with open(path) as f, open(tmp + "/" + os.path.basename(path), "w") as to:
                 text = re.sub(r"/usr/local/s?bin/[a-z.-]+", "/bin/true", f.read())
-                to.write(re.sub("(?m)^Documentation=.*\n", "", text))  # is not installed here
+                to.write(re.sub("(?m)^Documentation=.*\n", "", text))  # no manuals here
         p = subprocess.run(["systemd-analyze", "verify"] + glob.glob(tmp + "/*"), text=True,
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         bad = [l for l in p.stdout.splitlines() if tmp in l or "leat" in l]
@@ -91,7 +91,7 @@ def test_manifests():
 
 
 def test_volumes_and_driver():
-    """Names that have to be the same in several files."""
+    """Names that must be equal in several files."""
     with open(SRC + "/deploy/k8s/leat-csi") as f:
         plugin = f.read()
     name = re.search(r'^NAME = "(.*)"', plugin, re.M).group(1)
@@ -131,7 +131,7 @@ def test_container():
     def packages(t):
         return set(re.findall(r"\blib[a-z]+[0-9.]*\b", t)) - {"lib"}
 
-    # What the programs load is the same in both.
+    # Both images install the libraries that the programs load.
     assert packages(final) <= packages(text), packages(final) - packages(text)
     assert {"librocksdb7.8", "liburing2", "librdmacm1"} <= packages(final)
 
@@ -159,7 +159,7 @@ def files_below(root):
 
 
 def check_installed(root, prefix, units):
-    """Everything that a manifest or a unit starts is there, and where those who start it look."""
+    """Everything that a manifest or a unit starts exists, where the manifest or unit expects it."""
     for path in INSTALLED:
         assert os.path.exists(root + prefix + "/" + path), path
     for path in ("share/leat/k8s/leat-csi", "share/leat/slurm/prolog"):
@@ -176,7 +176,7 @@ def check_installed(root, prefix, units):
 
 
 def check_helpers(root, prefix):
-    """mount(8) looks into /sbin alone; that may be a link to /usr/sbin."""
+    """mount(8) searches /sbin only, which may be a link to /usr/sbin."""
     sbin = os.path.realpath("/sbin")
     for name in ("mount.leat", "mount.fuse.leat"):
         path = os.path.join(root + sbin, name)
@@ -188,7 +188,7 @@ def check_helpers(root, prefix):
 
 
 def python_folder(root):
-    """Where Debian's Python would find the package, were root /."""
+    """The folder where Debian's Python would find the package if root were /."""
     code = "import sys; print('\\n'.join(sys.path))"
     p = subprocess.run(["/usr/bin/python3", "-c", code], text=True, cwd="/", check=True,
                        stdout=subprocess.PIPE, env={"PATH": "/usr/bin"})
@@ -199,8 +199,8 @@ def python_folder(root):
 
 
 def test_install():
-    """Whatever PREFIX, what is installed is found by those who look for it, and uninstall removes
-    it and nothing else."""
+    """For each PREFIX, the users of installed files find them, and uninstall removes these files
+    and no others."""
     for prefix, units in (("/usr", "/usr/lib/systemd/system"),
                           ("/usr/local", "/usr/local/lib/systemd/system"),
                           ("/opt/leat", "/usr/local/lib/systemd/system")):
@@ -222,7 +222,7 @@ def test_install():
             with open(package + "/__pycache__/_lib.cpython-311.pyc", "w"):
                 pass
             if prefix == "/opt/leat":
-                make("install", root, prefix)   # over itself
+                make("install", root, prefix)   # over the first installation
             make("uninstall", root, prefix)
             assert files_below(root) == sorted(others), files_below(root)
             assert not os.path.exists(package), "an empty folder is left"
@@ -231,7 +231,7 @@ def test_install():
 
 
 def test_old_libfuse():
-    """make brings a libfuse that can do all that a mount does, and where it could not says so."""
+    """make builds a libfuse with everything that a mount needs, and reports where it cannot."""
     p = subprocess.run(["pkg-config", "--atleast-version=3.17", "fuse3"], check=False)
     with tempfile.TemporaryDirectory() as tmp:
         os.makedirs(tmp + "/deps")

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Random system calls, each made in a directory of a local file system and in one of Leat, there by
-either of two mounts; whatever programs can see of them must be alike: results, errors, data,
-attributes, extended attributes, names. Who makes them is root and a user with other groups.
+"""Makes random system calls, each in a directory of a local file system and in one of Leat, there
+through one of two mounts. Everything that programs can see must be alike: results, errors, data,
+attributes, extended attributes, names. The callers are root and a user with other groups.
 
     tests/run integration/differential
     LEAT_SEEDS=1..500 tests/integration/test_differential.py    these seeds
-    tests/integration/test_differential.py --calls FILE LAYOUT   what a failure has printed
-    LEAT_KEEP_GOING=1                                        also after a failure
+    tests/integration/test_differential.py --calls FILE LAYOUT   the calls that a failure printed
+    LEAT_KEEP_GOING=1                                        continues after a failure
 
-A sequence is a pure function of its seed. One that fails is made shorter: calls are left out, and
-what is left is tried again in fresh directories, as long as the same difference shows.
+A sequence is a pure function of its seed. The test shortens a sequence that fails: it omits calls
+and runs the rest in fresh directories, as long as the difference stays.
 
 timeout: 1500
 """
@@ -38,47 +38,47 @@ UTIME_NOW, UTIME_OMIT = (1 << 30) - 1, (1 << 30) - 2
 KIB, MIB = 1 << 10, 1 << 20
 MAY_SHRINK_S = 240
 PATIENCE_S = 10
-INSIDE = "/x/y/top"  # so that a link to .. leads out of no sequence
+INSIDE = "/x/y/top"  # deep, so that no link to .. leaves a sequence
 
-# What may differ, and why. Everything else is a bug of one of the two.
+# What may differ, and why. Every other difference is a bug of one of the two.
 #
 # what                               why
 # inode numbers, st_blocks, atime    a file system's own (only which names are one file is compared)
 # st_size of directories             a file system's own
-# what pipes and devices hold, and   they are the machine's: two mounts are two machines, each has a
-#   whether a pipe has a reader      pipe of its own; FUSE leaves their times alone
-# where exactly holes are            ext4 has blocks, Leat has chunks: what is read in the extents
-#                                    that SEEK_DATA tells, and zeros elsewhere, must be the contents
-# unaligned direct I/O               ext4 refuses it, so it is never tried
+# data in pipes and devices, and     they are the machine's: two mounts are two machines, each has a
+#   whether a pipe has a reader      pipe of its own; FUSE does not update their times
+# where exactly holes are            ext4 has blocks, Leat has chunks: the data in the extents of
+#                                    SEEK_DATA, and zeros elsewhere, must be the contents
+# unaligned direct I/O               ext4 refuses it, so the test never tries it
 # lseek on directories               cookies
 # ctime, when an extended attribute  ext4 does nothing then; Leat sets it
 #   gets the value that it has
-# chown(-1, -1)                      POSIX leaves its times open, and FUSE tells nothing of it
-# writes to append-only files by     ext4 lets them without O_APPEND; Leat keeps what is there
-#   who had them open before         (integration/flags): not in seeds that write
-# access(W_OK) of immutable files,   FUSE: the kernel does not know of the flag, so it answers by
-#   which of several errors comes    mode alone, and makes its other checks before it asks
-#   first where there are some,      (so it was with fcntl(F_SETFL) of append-only files)
-#   O_APPEND and mappings of files
-#   that became such
-# open pipes, devices, O_PATH, and   FUSE tells nothing of such an open: ESTALE, as NFS says; opens
-#   extended attributes, flags and   of directories are not counted by the metadata server, so what
-#   locks of open directories, when  each mount knows of one is what it answers stat by, and where
-#   the last name is gone            it sets mode, owner and times
-# the new owner, right after         FUSE: who may chmod, the kernel knows by what it was told last,
-#   another mount's chown, by a      so it refuses him (the former one is refused by Leat): such a
-#   name, O_PATH, or a descriptor    call of a user's is preceded by a stat. Who has a file open is
-#   of a directory or device         told; of a name the kernel asks again after 0.1 s
-# copy_file_range and sendfile from  FUSE: the kernel does not ask how long the file is, but goes by
-#   a file that is longer since       what it was told last: an fstat precedes
-# sendfile of a file to itself       what comes out depends on the size of the steps
-# copy_file_range of a file to       the kernel does not know that it is one file, so it does not
+# chown(-1, -1)                      POSIX leaves its times open, and FUSE does not send it
+# writes to append-only files by     ext4 allows them without O_APPEND; Leat protects the data
+#   descriptors from before          (integration/flags): not in seeds that write
+# access(W_OK) of immutable files,   FUSE: the kernel does not have the flag, so it answers by mode
+#   which of several possible        alone, and makes its other checks before it sends a request
+#   errors is returned, O_APPEND     (likewise fcntl(F_SETFL) of append-only files)
+#   and mappings of files that
+#   became immutable or append-only
+# open pipes, devices, O_PATH, and   FUSE does not send such an open: ESTALE, as in NFS; the MDS
+#   extended attributes, flags and   counts no opens of directories, so each mount answers stat from
+#   locks of open directories, when  what it has cached of one, and sets mode, owner and times there
+#   the last name has been removed
+# the new owner, right after         FUSE: the kernel checks chmod by its cached owner and refuses
+#   another mount's chown, by a      the new one (Leat refuses the previous one): the test makes a
+#   name, O_PATH, or a descriptor    stat before such a call of a user. Leat updates a kernel that
+#   of a directory or device         has the file open; a name expires after 0.1 s
+# copy_file_range and sendfile from  FUSE: the kernel does not request the size, but uses its cached
+#   a file that has grown since      one: the test makes an fstat before the call
+# sendfile of a file to itself       the result depends on the size of the steps
+# copy_file_range of a file to       the kernel does not detect that it is one file, so it does not
 #   itself through two mounts        refuse parts that overlap
-# OFD locks, a moment after a close  FUSE: RELEASE is not waited for, so they are tried until alike
+# OFD locks, shortly after a close   FUSE: close does not wait for RELEASE, so the test retries them
 
 
 def excused(call, fixed, local, leat):
-    """What the generator cannot keep from happening. fixed: a file is, or was, immutable or
+    """Differences that the generator cannot avoid. fixed: a file is, or was, immutable or
     append-only."""
     if not fixed or local != "EPERM":
         return False
@@ -93,8 +93,8 @@ def error(result):
 # ---- sequences ----
 
 class Calls:
-    """Draws a sequence. Each seed takes some kinds of calls only, by weights of its own: what few
-    kinds do to each other is seen sooner than what all do."""
+    """Draws a sequence. Each seed uses only some kinds of calls, with its own weights: an
+    interaction of few kinds appears sooner than among all of them."""
 
     def __init__(self, seed):
         self.rng = random.Random(seed)
@@ -107,7 +107,7 @@ class Calls:
         self.slots = rng.choice((2, 3, 5))
         self.chunk = rng.choice((MIB, 64 * KIB, 64 * KIB))
         self.looks = rng.choice((0.3, 0.7, 1))
-        # What there may be by now: names, and numbers of descriptors and of mappings.
+        # What may exist now: names, and numbers of descriptors and of mappings.
         self.there = {"d": "d", "d/e": "d", "g": "d"}
         self.numbers = {"root": ([], []), "user": ([], [])}
         every = sorted(n[4:] for n in dir(self) if n.startswith("draw"))
@@ -118,7 +118,7 @@ class Calls:
             if groups_of & set(groups) and rng.random() < 0.8:
                 self.kinds += [kind] * rng.choice((1, 2, 4))
         self.writes = bool({"_write", "_pwrite", "_writev", "_sendfile"} & set(self.kinds))
-        if "_map_write" in self.kinds:  # SIGBUS on ext4, an error of msync by FUSE
+        if "_map_write" in self.kinds:  # SIGBUS on ext4, an error of msync with FUSE
             self.kinds = [kind for kind in self.kinds if kind != "_chattr"]
 
     def sequence(self, length):
@@ -162,9 +162,9 @@ class Calls:
     # ---- arguments ----
 
     def new(self, kind):
-        """A name that something is made with: a file, directory, link, or node."""
+        """A name to create a file, directory, link or node with."""
         p = self.path(there=False)
-        apart = self.rng.random() < 0.3  # from what there is, else only from other kinds
+        apart = self.rng.random() < 0.3  # avoids existing names, else only those of other kinds
         for _ in range(self.rng.choice((0, 5, 5))):
             if p in self.there and (apart or self.there[p] != kind):
                 p = self.path(there=False)
@@ -173,14 +173,14 @@ class Calls:
         return p
 
     def gone(self, kinds=""):
-        """A name that will not be there any more."""
+        """A name that a call will remove."""
         p = self.path(kinds)
         if self.rng.random() < 0.7 and p not in ("d", "d/e", "g"):
             self.there.pop(p, None)
         return p
 
     def path(self, kinds="", plain=False, there=True):
-        """kinds: of which it probably is."""
+        """kinds: the kinds that the file at the path probably has."""
         rng = self.rng
         where, name = rng.choice(self.dirs), rng.choice(self.names)
         p = where + name
@@ -254,12 +254,12 @@ class Calls:
             return name, self.acl()
         if name == "security.capability":
             return name, struct.pack("<5I", 0x02000001, 1 << 10, 0, 0, 0)
-        # Never the same twice: ext4 does not take the time when nothing changes.
+        # A new value each time: ext4 does not set the time if nothing changes.
         value = b"%d" % self.next_tag()
         return name, value * self.rng.choice((1, 1, 2, 20))
 
     def acl(self):
-        """Most of them sound."""
+        """Most of them are valid."""
         rng = self.rng
         entries = [(1, rng.randrange(8), 0xffffffff)]
         named = rng.random() < 0.7
@@ -301,7 +301,7 @@ class Calls:
                 flags |= flag
         if flags & os.O_DIRECT:
             flags &= ~os.O_APPEND
-        if flags & os.O_CREAT:  # the kernel's own opinion of that pair has changed (Linux 6.4)
+        if flags & os.O_CREAT:  # Linux 6.4 changed the meaning of that pair
             flags &= ~os.O_DIRECTORY
         return self.new_slot(), self.new("f") if flags & os.O_CREAT else self.path("f"), flags, \
             self.mode() | (0o600 if rng.random() < 0.7 else 0)
@@ -554,7 +554,7 @@ class Calls:
 # ---- comparing ----
 
 class Difference(Exception):
-    """sign: what must be the same for it to be the same difference."""
+    """sign: equal signs mean that a difference is the one found before."""
 
     def __init__(self, sign, text):
         super().__init__(text)
@@ -583,7 +583,7 @@ def alike(what, local, leat):
 
 
 class Seen:
-    """What has been seen of files so far: which is which, and their times."""
+    """What the test has seen of files: which local file is which of Leat's, and their times."""
 
     def __init__(self):
         self.leat_of, self.local_of, self.times = {}, {}, {}
@@ -604,7 +604,7 @@ class Seen:
             raise Difference((what, "which"), "%s: not the same file as before" % what)
 
     def same_times(self, what, one, local, leat, ctime_may_rest):
-        """They move by the same calls; those that were set are the same."""
+        """Times change by calls that change them on both; times that were set are equal."""
         then_local, then_leat = self.times.get(one, (None, None))
         for i, name in enumerate(("mtime", "ctime")):
             if local[i] < 1_500_000_000 * 10 ** 9:
@@ -641,7 +641,7 @@ class Run:
                       "user": Twin(self.jail, [self.local] * 2, self.leat, user)}
 
     def run(self, calls):
-        """The number of the call and the Difference, or None."""
+        """Returns (number of the call, Difference), or None."""
         n, fixed = -1, False
         try:
             for n, (_, _, name, _, args, looks) in enumerate(calls):
@@ -689,7 +689,7 @@ class Run:
                                   leat.get(path, {}))
 
     def afterwards(self):
-        """When all is closed: the same as run()."""
+        """Compares after everything is closed. Returns what run() returns."""
         self.twins = {"root": Twin(self.jail, [self.local] * 2, self.leat)}
         try:
             self.compare_trees()
@@ -708,7 +708,7 @@ class Run:
 
 
 def clock_is_slow(folder):
-    """Whether two changes may have one time: before Linux 6.13, or on another file system."""
+    """True if two changes may get equal times: before Linux 6.13, or on another file system."""
     times = set()
     for i in range(3):
         with open(folder + "/clock", "wb") as f:
@@ -721,7 +721,7 @@ def clock_is_slow(folder):
 # ---- making it shorter ----
 
 def shorten(calls, fails):
-    """The calls without those that the failure does without, and the rest made simple."""
+    """Removes the calls that the failure does not need, and simplifies the others."""
     end = time.monotonic() + MAY_SHRINK_S
     size = max(1, len(calls) // 2)
     while size and time.monotonic() < end:
@@ -757,7 +757,7 @@ def simpler_calls(call):
 
 
 def said(call):
-    """For reading, and for --calls."""
+    """For people to read, and for --calls."""
     call = re.sub(r"(nn|tt|(?:\./){9}|(?:d/\.\./){9})\1{9,}", lambda m: "%s' + %d * '%s' + '" % (
         m.group(1), len(m.group(0)) // len(m.group(1)) - 1, m.group(1)), repr(call))
     return "    %s," % call
@@ -768,7 +768,7 @@ class Failure(Exception):
 
 
 def once(c, local, calls, layout):
-    """Without leaving anything."""
+    """Runs the calls, and leaves no files behind."""
     run = Run(c, local, layout)
     found = run.run(calls)
     run.remove()
@@ -776,7 +776,7 @@ def once(c, local, calls, layout):
 
 
 def explain(c, local, calls, found, layout):
-    """The message: the shortest sequence that shows it."""
+    """The message, with the shortest sequence that fails."""
     n, difference = found
 
     def fails(some):

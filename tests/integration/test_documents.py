@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each command of README.md and deploy/README.md does, word for word, what the page says, where
-Leat was installed by `make install`, for two PREFIXES, and so do mount units and the next start.
+"""Runs each command of README.md and deploy/README.md literally and checks that it does what the
+page says, after `make install`, for two PREFIXES; likewise mount units and the next start.
 
-  this test → for each PREFIX mounts and processes of its own (unshare) → an overlay over this
-  system's root → systemd, started there by systemd-nspawn → each command by bash, one after the
-  other, as lib/documents.py says
+  this test → for each PREFIX its own mounts and processes (unshare) → an overlay over this
+  system's root → systemd, which systemd-nspawn starts there → each command in bash, one after
+  the other, as lib/documents.py says
 
-One container stands for all machines of a cluster. `test_documents.py PREFIX ...` runs some;
--v shows each command. Nothing is changed on the system itself, and nothing stays.
+One container stands for all machines of a cluster. `test_documents.py PREFIX ...` runs these only;
+-v shows each command. The test changes nothing on the system itself, and leaves nothing behind.
 """
 # timeout: 240
 import glob
@@ -57,7 +57,7 @@ def wait_for(what, ready, patience_s=PATIENCE_S):
 # --- the control groups of a container ------------------------------------------------------------
 
 class Groups:
-    """nspawn makes groups below the one it is in, and leaves them there: it gets one that goes."""
+    """nspawn leaves groups below its own; so the test runs it in a group that it removes."""
     ROOTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified")
 
     def __init__(self):
@@ -99,7 +99,7 @@ class Groups:
 # --- the container --------------------------------------------------------------------------------
 
 class Container:
-    """A copy of this system that forgets what is written to it, without what was set up here."""
+    """A copy of this system without its configuration of Leat. Discards all writes."""
 
     def __init__(self, tmp, prefix):
         self.prefix, self.tmp = prefix, tmp
@@ -115,7 +115,7 @@ class Container:
         os.makedirs(tmp + "/fs")
         os.makedirs(tmp + "/data")
         must("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", tmp + "/fs")
-        must("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")   # nspawn writes there
+        must("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")   # nspawn writes to it
         self.overlay("/", "root")
         for path in (SRC, BUILD):
             if os.stat(path).st_dev != os.stat("/").st_dev and \
@@ -152,14 +152,14 @@ class Container:
                 else:
                     os.remove(path)
         os.makedirs(self.root + "/etc/tmpfiles.d", exist_ok=True)
-        # By tmp.conf systemd would empty /tmp, where the sources may lie.
+        # With tmp.conf systemd would empty /tmp, where the sources may be.
         for path, text in (("/etc/fstab", ""), ("/etc/machine-id", ""), ("/etc/hosts", NAMES),
                            ("/etc/hostname", "node1\n"), ("/etc/tmpfiles.d/tmp.conf", "")):
             with open(self.root + path, "w") as f:
                 f.write(text)
 
     def first_process(self):
-        """Of the container: systemd, when it runs. Its process is a child of nspawn's."""
+        """The container's process 1, if systemd runs. It is a child of nspawn."""
         try:
             with open("/proc/%d/task/%d/children" % (self.nspawn.pid, self.nspawn.pid)) as f:
                 pids = f.read().split()
@@ -178,7 +178,7 @@ class Container:
                 "--private-network", "--register=no", "--keep-unit", "--machine=node1",
                 "--bind=/dev/fuse", "--bind=%s:/var/lib/leat" % (self.tmp + "/data"),
                 "--resolv-conf=off", "--timezone=off", "--link-journal=no", "--console=pipe"]
-        # Else /tmp is empty there, where the sources may lie.
+        # Otherwise /tmp would be empty in the container, and the sources may be there.
         env = dict(self.env, SYSTEMD_NSPAWN_TMPFS_TMP="0")
         with open(self.tmp + "/console", "a") as console:
             self.nspawn = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=console,
@@ -203,7 +203,7 @@ class Container:
         self.start()
 
     def bash(self, script):
-        """(exit status, output). What it leaves running has its output too, so that is a file."""
+        """(exit status, output). Output is a file, because background processes keep it open."""
         with open(self.log, "w") as out:
             p = subprocess.run(["nsenter", "--target", self.first, "--mount", "--uts", "--ipc",
                                 "--net", "--pid", "--cgroup", "--root", "--wd",
@@ -219,14 +219,14 @@ class Container:
             raise AssertionError("status %d of: %s\n%s\n%s" % (code, script, text, self.account()))
 
     def account(self):
-        """What the journal says, for who reads that a test has failed."""
+        """The journal, for people who read that a test has failed."""
         return self.bash("leat status; findmnt -t fuse.leat; systemctl --failed; "
                          "journalctl -b --no-pager -n 60 -p notice")[1]
 
 
 # --- what is written ------------------------------------------------------------------------------
 
-# What it presupposes, the command, what must hold then. (set -e is not about what `!` negates.)
+# Precondition, command, check. (set -e ignores a status that `!` negates.)
 SCRIPT = """no() { ! "$@"; }
 (set -e; cd %(src)s; %(setup)s
 ) || exit
@@ -264,7 +264,7 @@ def run_block(c, page, block):
 
 
 def check_starts(c):
-    """All comes up by itself when the machine starts, and in the wrong order."""
+    """All services start with the machine, and also if they start in the wrong order."""
     if c.prefix == PREFIXES[0]:
         mount = "mnt-leat.mount"
         c.do("echo 'leat: /mnt/leat fuse.leat _netdev,noatime 0 0' >>/etc/fstab\n"
@@ -274,7 +274,7 @@ def check_starts(c):
         c.do("systemctl enable --now " + mount)
     readable = "until grep -qsx kept /mnt/leat/file; do sleep 0.1; done\n" \
         "until leat status --check; do sleep 0.1; done\nmountpoint /mnt/leat"
-    # Where all are on one machine they end at the same time: mount and agent wait for the servers.
+    # On one machine all end at one time: mount and agent wait for the servers.
     c.do(readable + "\nsystemctl stop leat-agent " + mount)
     c.restart()
     c.do(readable)
@@ -306,7 +306,7 @@ def inside(prefix, tmp):
 
 
 def check_table():
-    """Each command of the pages has a line in the table, and each line is of a command."""
+    """Each command of the pages has a line in the table, and each line has a command."""
     for page, steps in documents.STEPS.items():
         there = {documents.key(command) for block in documents.blocks(page) for command in block}
         assert not there - set(steps), "%s: nobody says how to run %s (tests/lib/documents.py)" % (

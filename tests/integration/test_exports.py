@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 240
-"""leat export: what clients of a network may do. The machine is a network name space with several
-addresses; a client has the one that it reaches the servers by."""
+"""leat export: what clients of a network may do. The machine is a network namespace with several
+addresses; a client's address is the one from which it connects."""
 import errno
 import json
 import os
@@ -27,7 +27,7 @@ A, B = "10.1.0.1", "10.2.0.1"
 
 
 class Client:
-    """A mount, and the command line, of a machine with this address."""
+    """A mount and the command line of a machine with this address."""
 
     def __init__(self, c, addr):
         self.c, self.addr = c, addr
@@ -75,7 +75,7 @@ def rows(c):
 
 
 def changes(top):
-    """Every way to change something below, as (what, function)."""
+    """Every way to change something below top, as (what, function)."""
     def opened(flags):
         return lambda: os.close(os.open(top + "/file", flags))
     return [
@@ -114,7 +114,7 @@ def prepare(c, name):
     put(top + "/file", b"content")
     os.setxattr(top + "/file", "user.old", b"1")
     os.mkdir(top + "/empty")
-    os.utime(top + "/file", ns=(1, 10 ** 18))  # a reader would make a new access time
+    os.utime(top + "/file", ns=(1, 10 ** 18))  # so old that a read would update the access time
     return top
 
 
@@ -134,7 +134,7 @@ def test_read_only_networks_change_nothing(c):
     top = prepare(c, "ro")
     with Client(c, A) as a, Client(c, B) as b:
         for what, fn in changes(prepare(c, "rw").replace(c.mnt(), a.dir))[:3]:
-            fn()  # without a row everything is as it was
+            fn()  # without a rule everything is allowed
         c.leat("export", "add", "--ro", "10.1.0.0/16")
         before = snapshot(top)
         for what, fn in changes(a.dir + "/ro"):
@@ -147,7 +147,7 @@ def test_read_only_networks_change_nothing(c):
         assert get(a.dir + "/ro/file") == b"content" and os.listdir(a.dir + "/ro/empty") == []
         time.sleep(0.3)
         assert snapshot(top) == before
-        # By the library, and the administrator's commands.
+        # The library and the administrator's commands are refused as well.
         source = c.dir + "/to copy"
         put(source)
         r = a.leat("cp", source, "leat:/ro/copied")
@@ -156,7 +156,8 @@ def test_read_only_networks_change_nothing(c):
         assert a.leat("export", "rm", "10.1.0.0/16").returncode == 10
         assert a.leat("target", "drain", "1").returncode == 10
         assert a.leat("status").returncode == 0
-        # Others go on, a more specific row counts, and without any all is as before.
+        # Other clients continue, a more specific rule wins, and without rules everything is
+        # allowed.
         put(b.dir + "/ro/by b")
         c.leat("export", "add", A)
         put(a.dir + "/ro/by a")
@@ -194,7 +195,7 @@ def test_who_writes_when_it_becomes_read_only_is_cut_off(c):
             pass
         assert get(b.dir + "/not cut") == b"before after"
         assert get(b.dir + "/cut") == b"before"
-        assert get(a.dir + "/cut") == b"before"  # it has a new session, to read
+        assert get(a.dir + "/cut") == b"before"  # in a new session, with the right to read
         no_exports(c)
         put(a.dir + "/cut", b"new")
         assert get(b.dir + "/cut") == b"new"
@@ -212,12 +213,12 @@ def test_root_is_squashed(c):
     os.chown(public + "/of user", USER, USER)
     os.chmod(public + "/of user", 0o600)
     with Client(c, A) as a, Client(c, B) as b:
-        assert get(a.dir + "/of root") == b"x"  # so that it lies in caches
+        assert get(a.dir + "/of root") == b"x"  # caches it
         assert os.listdir(a.dir + "/secret") == ["file"] and get(a.dir + "/secret/file") == b"x"
         c.leat("export", "add", "--root-squash", "--anon-uid", "7777", "--anon-gid", "7778", A)
         expect_errno(errno.EACCES, os.listdir, a.dir + "/secret")
         expect_errno(errno.EACCES, get, a.dir + "/secret/file")
-        # Nor does what others look up there open a way.
+        # A lookup by another user does not open a way for root.
         os.chown(c.mnt() + "/secret", USER, USER)
         for _ in range(3):
             assert as_user(lambda: get(a.dir + "/secret/file"), USER, USER) == 0
@@ -234,7 +235,7 @@ def test_root_is_squashed(c):
         assert (st.st_uid, st.st_gid) == (7777, 7778), st
         r = a.leat("cp", "leat:/of root", c.dir + "/stolen")
         assert r.returncode == 1 and "permission denied" in r.stderr, r
-        # Nor does root's power over its own machine's processes reach further.
+        # Root's capabilities on its own machine do not help either.
         caps = "--inh-caps=+dac_override,+chown,+fowner"
         mighty = ["setpriv", "--reuid=%d" % USER, "--regid=%d" % USER, "--clear-groups", caps,
                   caps.replace("inh", "ambient")]
@@ -245,17 +246,17 @@ def test_root_is_squashed(c):
             r = subprocess.run(mighty + command, stdin=subprocess.DEVNULL, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             assert r.returncode != 0 and "ermi" in r.stderr, (command, r)
-        # What a user's groups allow is allowed, and nothing more.
+        # A user has exactly the rights of the user's groups.
         put(b.dir + "/public/of group", b"for us")
         os.chown(b.dir + "/public/of group", 0, GROUP)
         os.chmod(b.dir + "/public/of group", 0o640)
         read_it = lambda: get(a.dir + "/public/of group")
         assert as_user(read_it, USER, USER) == errno.EACCES
         assert as_user(read_it, USER, USER, [GROUP + 1, GROUP]) == 0
-        # Users are who they are, and root elsewhere is root.
+        # Users keep their ids, and root of another machine is root.
         assert as_user(lambda: put(a.dir + "/public/of user", b"mine"), USER, USER) == 0
         assert get(b.dir + "/public/of user") == b"mine" and get(b.dir + "/secret/file") == b"x"
-        # It is remembered.
+        # The rule outlives a restart.
         c.kill("mds")
         c.start("mds")
         assert [r["network"] for r in rows(c)] == [A + "/32"]
@@ -276,7 +277,7 @@ def test_all_are_squashed(c):
                "10.0.0.0/8")
         assert as_user(lambda: put(a.dir + "/drop/made"), USER, USER) == 0
         assert os.lstat(top + "/made").st_uid == 7777
-        # By a descriptor that it has, but not otherwise.
+        # The file is writable through this descriptor only.
         fd = os.open(a.dir + "/drop/ro", os.O_CREAT | os.O_RDWR, 0o444)
         os.ftruncate(fd, 10)
         os.posix_fallocate(fd, 0, 100)
@@ -302,7 +303,7 @@ def test_the_table_is_kept_in_order(c):
     assert c.leat("export", "add", "--root-squash", "--anon-uid", "0", A,
                   check=False).returncode == 2
     assert c.leat("export", "rm", "10.9.0.0/16", check=False).returncode == 9
-    # Whoever asks is not shut out.
+    # A rule must not lock out the machine that adds it.
     for everybody in ("127.0.0.0/8", "0.0.0.0/0", "::/0"):
         r = c.leat("export", "add", "--ro", everybody, check=False)
         assert r.returncode == 1 and "this machine" in r.stderr, r
@@ -311,9 +312,9 @@ def test_the_table_is_kept_in_order(c):
 
 
 def test_servers_that_have_not_confirmed_are_named(c):
-    """One that cannot hear of the first row may read for sessions that have ended."""
+    """A server that does not receive the first rule may serve reads of sessions that have ended."""
     no_exports(c)
-    time.sleep(1)  # several heartbeats: each of them has heard that there are none
+    time.sleep(1)  # several heartbeats: every server has received the empty list
 
     def add(code, *words):
         r = c.leat("export", "add", "--ro", A, *words, check=False)
@@ -326,13 +327,13 @@ def test_servers_that_have_not_confirmed_are_named(c):
         assert "have not confirmed" in r.stderr and "cap_ttl_s" in r.stderr, r
         silent, = json.loads(add(5, "--json").stdout)["unconfirmed"]
         assert [t["id"] for t in c.status()["targets"] if t["state"] != "up"] == [silent]
-        assert [row["network"] for row in rows(c)] == [A + "/32"]  # it counts all the same
+        assert [row["network"] for row in rows(c)] == [A + "/32"]  # the rule applies nevertheless
     finally:
         c.kill("ossd2", signal.SIGCONT)
     heard = lambda: c.leat("export", "add", "--ro", A, check=False).returncode == 0
     wait_until(heard, 10, "it has heard of the row")
     assert json.loads(add(0, "--json").stdout) == {"exports": 1, "unconfirmed": []}
-    # Now it reads for nobody when it hears nothing; and one whose process is gone never does.
+    # From now on a server without contact refuses reads, and a dead one serves none.
     c.kill("ossd2", signal.SIGSTOP)
     try:
         add(0)

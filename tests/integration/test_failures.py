@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Dead servers: requests wait for them, then fail with EIO; nobody becomes unkillable; unmounting
-works."""
+"""Dead servers: requests wait for them and then fail with EIO; every process can be killed;
+unmounting works."""
 import contextlib
 import errno
 import os
@@ -52,8 +52,8 @@ def test_a_dead_server_gives_eio_after_the_deadline(c):
 
 
 def break_connections(c):
-    """To the metadata server, which stands still: so it will not find later what is sent now. It
-    takes a kernel that can; without, less is tested."""
+    """Breaks connections to the metadata server, which is stopped: it must not receive later what
+    is sent now. Some kernels cannot do this; then less is tested."""
     with open(c.dev + "/conf") as f:
         port = re.search(r"^mds = .*:(\d+)", f.read(), re.M).group(1)
     with contextlib.suppress(FileNotFoundError):
@@ -62,8 +62,8 @@ def break_connections(c):
 
 
 def test_a_close_outlasts_the_metadata_server(c):
-    """A file that was closed while nobody answered is not counted as open for the life of the
-    mount; whoever opens it meanwhile does not wait for ever."""
+    """A file that was closed while the server was silent does not count as open for the life of the
+    mount; another open does not wait forever."""
     mount_anew(c, 1, 2000)
     wait_until(lambda: c.status()["mds"]["opens"] == 0, 20, "nothing is open")
     with open(c.mnt() + "/outlast", "wb") as f:
@@ -95,7 +95,7 @@ def test_a_waiting_process_can_be_killed(c):
 
 
 def test_who_waits_for_several_servers_can_be_killed(c):
-    """A file that two have open is read past the pages: one request for both chunks."""
+    """Two mounts have the file open, so a read bypasses the pages: one request for both chunks."""
     with open(c.mnt() + "/both", "wb") as f:
         f.write(os.urandom(2 << 20))
         f.flush()
@@ -137,7 +137,7 @@ def writes(c, name):
 
 
 def one_file_each(c, folder):
-    """{object server: a file that it alone has}"""
+    """{object server: a file that only this server holds}"""
     os.mkdir(folder)
     c.leat("layout", "set", "--width", "1", folder)
     at = {}
@@ -194,7 +194,7 @@ sys.exit(len(done) != len(threads))
 
 
 def test_synchronous_writes_to_a_silent_server_leave_room_for_others(c):
-    """Nothing was told to their programs, so that each keeps its bytes until it is answered."""
+    """A synchronous write returns after the reply only, so each keeps its bytes until then."""
     with stopped(c, ["ossd1"]):
         writer = subprocess.Popen([sys.executable, "-c", SYNC_WRITER, c.mnt(), str(SYNC_WRITES),
                                    str(SYNC_CHUNKS)], stdin=subprocess.DEVNULL)
@@ -204,7 +204,7 @@ def test_synchronous_writes_to_a_silent_server_leave_room_for_others(c):
             beside = subprocess.Popen(["mkdir", c.mnt() + "/beside%d" % i],
                                       stdin=subprocess.DEVNULL)
             wait_until(lambda p=beside: p.poll() == 0, 5, "a directory is made beside them")
-            assert time.monotonic() - started < 60  # of 120 until they give up
+            assert time.monotonic() - started < 60  # requests time out after 120 s
         assert writer.poll() is None
     assert writer.wait(120) == 0
     for i in range(SYNC_WRITES):
@@ -214,8 +214,8 @@ def test_synchronous_writes_to_a_silent_server_leave_room_for_others(c):
 
 
 def test_what_was_killed_changes_nothing_any_more(c):
-    """A program that was killed while nobody served it has made, removed and changed nothing, also
-    when there is a server again: who clears up behind it shall not be surprised later."""
+    """A program that was killed while its server was down has changed nothing, and changes nothing
+    when the server is back: whoever cleans up after it must not be surprised later."""
     d = c.mnt(2) + "/gone"
     os.mkdir(d)
     for n in "abcde":
@@ -232,7 +232,7 @@ def test_what_was_killed_changes_nothing_any_more(c):
                     ["python3", "-c", "import os; os.setxattr('%s/e', 'user.x', b'x')" % d]):
         kill_waiting(command)
     c.start("mds")
-    # Whatever comes of them has come before what this mount is served later.
+    # Requests of the killed programs arrive before the next requests of this mount.
     with open(d + "/after", "w"):
         pass
     os.unlink(d + "/after")
@@ -259,9 +259,9 @@ def test_whatever_waits_for_metadata_can_be_killed(c):
         with open("%s/%s" % (d, n), "w") as f:
             f.write(n)
     opened = open_files(c)
-    time.sleep(0.3)  # until the kernel has forgotten the names
+    time.sleep(0.3)  # the kernel's names expire
     with stopped(c, ["mds"]):
-        time.sleep(5)  # until the leases are over
+        time.sleep(5)  # the leases expire
         for command in (["stat", d + "/none"], ["ls", "-l", d], ["cat", d + "/a"],
                         ["touch", d + "/new"], ["rm", "-f", d + "/b"],
                         ["mv", d + "/c", d + "/moved"], ["mkdir", d + "/dir"],
@@ -269,7 +269,7 @@ def test_whatever_waits_for_metadata_can_be_killed(c):
                         ["truncate", "-s", "10", d + "/f"], ["df", d],
                         ["python3", "-c", "import os; os.getxattr('%s/g', 'user.x')" % d]):
             kill_waiting(command)
-    # What they asked for may still be done; then both mounts know it.
+    # The server may still execute the requests; then both mounts see the result.
     wait_until(lambda: open_files(c) <= opened, 20, "what was opened for nobody is closed")
     time.sleep(1)
     assert names(d) == names(c.mnt(1) + "/meta")

@@ -132,11 +132,11 @@ def test_an_append_only_file_only_grows(c):
         os.close(fd)
     time.sleep(1.2)
     assert get(p) == b"one two three"
-    os.utime(p)  # to now, as whoever may write may do
+    os.utime(p)  # to now, which needs the right to write only
     fd = os.open(p, os.O_WRONLY | os.O_APPEND)
     c.kill("mds")
     c.start("mds")
-    os.write(fd, b" four")  # with a right that has to be asked for again
+    os.write(fd, b" four")  # with a capability that the client must request again
     os.fsync(fd)
     os.close(fd)
     assert get(p) == b"one two three four"
@@ -145,7 +145,7 @@ def test_an_append_only_file_only_grows(c):
 
 
 def test_an_append_only_file_keeps_what_it_has(c):
-    """Whatever becomes of a descriptor that may append."""
+    """Whatever a program does with a descriptor that may append."""
     p = c.mnt() + "/log"
     put(p, b"data" * 1000)
     chattr("+a", p)
@@ -195,7 +195,7 @@ def test_only_root_fixes_files(c):
     assert as_user(lambda: set_flags(0x40)) == 0 and lsattr(p) == {"d"}
     os.chown(p, 0, 0)
     assert as_user(lambda: set_flags(0)) in (errno.EPERM, errno.EACCES) and lsattr(p) == {"d"}
-    expect_errno(errno.EOPNOTSUPP, set_flags, 0x4)  # compressed: no such thing here
+    expect_errno(errno.EOPNOTSUPP, set_flags, 0x4)  # the flag "compressed": not supported
     fd = os.open(p, os.O_RDONLY)
     expect_errno(errno.ENOTTY, fcntl.ioctl, fd, 0x12345678 & 0x7fffffff)
     os.close(fd)
@@ -230,12 +230,12 @@ def test_flags_stay_over_a_restart(c):
 
 
 def atime(path):
-    time.sleep(1.5)  # a close is not waited for, and attributes are believed for a second
+    time.sleep(1.5)  # close is asynchronous, and attributes are cached for 1 s
     return os.stat(path).st_atime_ns
 
 
 def read(path, flags=0):
-    """Past the kernel's cache: what is read from there nobody is told of."""
+    """Bypasses the page cache, because the kernel does not report reads from it."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECT | flags)
     with mmap.mmap(-1, 4096) as buf:
         assert os.preadv(fd, [buf], 0) > 0
@@ -268,7 +268,7 @@ def test_reading_changes_the_access_time_once(c):
     day_ago = time.time_ns() - 25 * 3600 * 10**9
     os.utime(p, ns=(day_ago, day_ago - 10**9))
     lsattr(p)
-    get(p.replace(c.mnt(1), c.mnt(2)))  # a first read is one that we hear of
+    get(p.replace(c.mnt(1), c.mnt(2)))  # the kernel reports a first read
     assert atime(p) > day_ago
     os.unlink(p)
 
@@ -292,7 +292,7 @@ def test_noatime_and_strictatime(c):
             unmount(m)
     m = another_mount(c, ",strictatime")
     try:
-        for _ in range(2):  # the second time from pages that the kernel has
+        for _ in range(2):  # the second time from the kernel's pages
             before = atime(m + "/rules")
             get(m + "/rules")
             assert atime(m + "/rules") > before

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""leat fsck finds every kind of damage that is planted in the stores, says what it is, touches
-nothing unless told to, mends it then; and finds nothing in a sound system that is busy."""
+"""leat fsck finds every kind of planted damage, names it, changes nothing without --repair, and
+repairs it with --repair; in a sound system under load it finds nothing."""
 import json
 import os
 import shutil
@@ -29,7 +29,7 @@ def kinds(report):
 
 
 def said(report, kind, words):
-    """The one thing of this kind, and no other kind."""
+    """The report has exactly this one kind, with these words."""
     assert kinds(report) == {kind}, report["findings"]
     assert any(words in f["what"] for f in report["findings"]), (words, report["findings"])
 
@@ -52,7 +52,7 @@ def store(c, name):
 
 
 def plant(c, *edits):
-    """Each edit: (server, word, numbers...), on stopped servers. Mounts are made anew."""
+    """Makes each edit, (server, word, numbers...), on stopped servers. Restarts the mounts."""
     for n in (1, 2):
         c.stop("mnt%d" % n)
     for name in SERVERS[1:] + ["mds"]:
@@ -75,7 +75,7 @@ def plant(c, *edits):
 
 
 def settled(c):
-    """What was queued has been removed, files are closed."""
+    """Waits until queued removals are done and files are closed."""
     wait_until(lambda: c.status()["mds"]["removals_waiting"] == 0 and
                c.status()["mds"]["recovery"]["state"] == "done", 30, "the server is at rest")
 
@@ -96,13 +96,13 @@ def test_sound(c):
     with open(m + "/dir/cut", "wb") as f:
         f.seek(5 << 20)
         f.write(b"x" * 100000)
-    os.truncate(m + "/dir/cut", 1 << 20)  # nothing but a hole is left
+    os.truncate(m + "/dir/cut", 1 << 20)  # leaves a hole only
     settled(c)
     wait_until(lambda: not fsck(c)["busy"], 20, "all files are closed")
     r = fsck(c)
     assert r["sound"] and r["inodes"] == 52 and r["chunks"] >= 46, r
     assert not r["findings"] and not r["notes"] and not r["busy"], r
-    # Windows of a few inodes see the same.
+    # Windows of a few inodes give an equal result.
     small = fsck(c, "--window", "7")
     assert small["sound"] and small["entries"] == r["entries"] and small["notes"], small
     text = c.leat("fsck").stdout
@@ -162,7 +162,8 @@ def test_busy(c):
 
 
 def repair(c, kind):
-    """Not touched when not told; other words do not mend it; its own does, once."""
+    """fsck changes nothing without --repair, or with another word; with the right one it
+    repairs."""
     other = "names" if kind != "names" else "links"
     before = fsck(c, expect=LEFT)
     assert fsck(c, "--repair=" + other, expect=LEFT)["findings"] == before["findings"]
@@ -209,7 +210,7 @@ def test_no_name(c):
         data = f.read()
     plant(c, ("mds", "drop-entry", ino))
     r = fsck(c, expect=LEFT)
-    assert kinds(r) == {"names", "links"}, r["findings"]  # and its directory has an entry less
+    assert kinds(r) == {"names", "links"}, r["findings"]  # its directory also has one entry too few
     assert any("inode %d: has no name" % ino in f["what"] for f in r["findings"]), r
     done = fsck(c, "--repair=names,links", expect=REPAIRED)
     assert done["sound"], done
@@ -221,7 +222,7 @@ def test_false_orphan(c):
     ino = os.stat(c.mnt(1) + "/dir/f6").st_ino
     plant(c, ("mds", "orphan", 4999))
     r = c.leat("fsck", "--json", check=False)
-    # The server itself clears orphans that are none when it starts.
+    # The server itself removes false orphans when it starts.
     assert r.returncode in (SOUND, LEFT), r
     if r.returncode == LEFT:
         said(json.loads(r.stdout), "orphans", "orphan 4999: there is no such inode")
@@ -231,12 +232,12 @@ def test_false_orphan(c):
 
 def test_data_that_belongs_to_nothing(c):
     ino = os.stat(c.mnt(1) + "/dir/f20").st_ino
-    # Its name and its inode are gone, its chunks are there.
+    # Name and inode are missing, the chunks are there.
     plant(c, ("mds", "drop-inode", ino), ("mds", "drop-entry", ino))
     r = fsck(c, expect=LEFT)
     assert "orphans" in kinds(r), r
     assert any("inode %d generation" % ino in f["what"] for f in r["findings"]), r
-    # The count of inodes, and of the directory's entries.
+    # Repairs the number of inodes, and of the directory's entries.
     assert fsck(c, "--repair=links", expect=LEFT | REPAIRED)["counts"]["orphans"]["left"]
     used = c.status()["cluster"]["used"]
     repair(c, "orphans")
@@ -247,7 +248,7 @@ def test_data_of_an_old_generation(c):
     ino = os.stat(c.mnt(1) + "/two/f5").st_ino
     plant(c, ("mds", "gen", ino, 5))
     r = fsck(c, expect=LEFT)
-    assert kinds(r) == {"orphans", "missing"}, r["findings"]  # the new one has no data
+    assert kinds(r) == {"orphans", "missing"}, r["findings"]  # the new generation has no data
     assert any("inode %d generation 1: " % ino in f["what"] for f in r["findings"]), r
     r = fsck(c, "--repair=orphans", expect=LEFT | REPAIRED)
     assert kinds(r) == {"missing"} and r["counts"]["orphans"]["left"] == 0, r
@@ -266,9 +267,9 @@ def test_size_too_small(c):
 
 
 def drop_copies(c, inos, word):
-    """On the first server that has any; returns of how many."""
+    """Drops chunks on the first server that has any. Returns the number of files."""
     for server in SERVERS[1:]:
-        c.stop(server)  # which server has a copy is not known beforehand
+        c.stop(server)  # the test cannot tell beforehand which server has a replica
         n = sum(subprocess.run([BUILD + "/tests/store_edit", store(c, server), word, str(ino)],
                                stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, check=False,
                                timeout=300).returncode == 0 for ino in inos)
@@ -281,7 +282,7 @@ def drop_copies(c, inos, word):
 
 
 def test_a_lost_copy_comes_back(c):
-    """The server finds at its start that its index misses chunks, and is filled."""
+    """At its start the server finds that its index misses chunks, and is resynced."""
     drop_copies(c, [os.stat(c.mnt(1) + "/two/f2").st_ino], "drop-chunks")
     assert fsck(c)["sound"]
 
@@ -302,8 +303,8 @@ def test_a_copy_is_missing(c):
 
 
 def test_copies_of_many_files_are_missing(c):
-    """Each is named; one scrub mends all of a target."""
-    # Not the link: what it names has one copy.
+    """fsck names each file; one scrub repairs all chunks of a target."""
+    # Not the link: its target has one replica.
     inos = [f.stat().st_ino for f in os.scandir(c.mnt(1) + "/two") if f.name != "link"]
     n = drop_copies(c, inos, "forget-chunks")
     r = fsck(c, expect=LEFT)
@@ -325,7 +326,7 @@ def test_data_is_gone(c):
 
 
 def test_members_come_and_go(c):
-    """While a chain changes its copies differ for good reasons."""
+    """While a chain changes, its replicas differ for good reasons."""
     stop = []
 
     def overwrite(n):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Full targets: the writer hears ENOSPC, nothing acknowledged is lost, reads and deletes go on."""
+"""Full targets: the writer gets ENOSPC, no acknowledged byte is lost, reads and deletions work."""
 import errno
 import os
 import sys
@@ -12,7 +12,7 @@ CLUSTER = {"ossd": 2, "size": "96M", "conf": {"ossd": {"reserve": "8M", "zero_ah
 
 
 def fill(path, chunk):
-    """Writes until ENOSPC, with an fsync for each MiB; how many bytes were synced."""
+    """Writes until ENOSPC, with an fsync for each MiB. Returns the number of synced bytes."""
     synced = 0
     with open(path, "wb", buffering=0) as f:
         try:
@@ -71,7 +71,7 @@ def used(c):
 
 
 def test_what_was_stored_of_a_write_that_failed(c):
-    """Of two targets one is full: each second chunk is stored. That is the file's, or nobody's."""
+    """One of two targets is full, so every second chunk is stored: in the file, or removed."""
     for name, layout in ("one", ("--width", "1")), ("two", ("--width", "2", "--chunk-size", "64K")):
         os.mkdir(c.mnt() + "/" + name)
         c.leat("layout", "set", *layout, c.mnt() + "/" + name)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Object servers that are killed just when writes return: what others read does not go back to what
-it was before the write, not for a moment."""
+"""Object servers are killed just when writes return: reads of another mount never return older data
+than before."""
 # timeout: 240
 import multiprocessing
 import os
@@ -26,7 +26,7 @@ def number(fd):
 
 
 def write_numbers(path, stop, result, done):
-    """One after the other; each is there when its write has returned."""
+    """Writes increasing numbers; each is readable when its write has returned."""
     fd = os.open(path, os.O_RDWR)
     n = 0
     while not stop.is_set():
@@ -41,7 +41,7 @@ def write_numbers(path, stop, result, done):
 
 
 def read_numbers(path, stop, result, done):
-    """They never go back."""
+    """Reads numbers, which never decrease."""
     fd = os.open(path, os.O_RDWR)
     last = reads = 0
     while not stop.is_set():
@@ -58,7 +58,7 @@ def read_numbers(path, stop, result, done):
 
 def test_what_was_written_stays(c):
     """Both mounts have the file open to write, so a write returns when a server has accepted it.
-    In processes of their own: whoever starts a program closes files, and that waits for servers."""
+    The workers are processes: starting a program closes files, and that waits for servers."""
     with open(c.mnt(1) + "/f", "wb") as f:
         f.write(record(0))
     stop = multiprocessing.Event()
@@ -89,7 +89,7 @@ def test_what_was_written_stays(c):
 
 
 def test_ended_in_order(c):
-    """Who was stopped as it should be waits for nobody, though a client is gone that wrote."""
+    """After a proper stop a server waits for no session, even if a client that wrote is dead."""
     with open(c.mnt(1) + "/g", "wb") as f:
         f.write(record(1))
         os.fsync(f.fileno())

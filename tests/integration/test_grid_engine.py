@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A real Grid Engine on this host, with the prolog as root: a job starts with its data staged; what
-cannot be staged is the job's error, with the reason in qstat -j, and the queue stays in service."""
+"""A real Grid Engine on this host, with the prolog as root: a job starts with its data staged. If
+staging fails, the job gets an error with the reason in qstat -j, and the queue stays in service."""
 # timeout: 240
 import os
 import pwd
@@ -16,7 +16,7 @@ from cluster import BUILD, Cluster, free_ports, SRC, wait_until
 ENGINE, SHARE = "/usr/lib/gridengine", "/usr/share/gridengine"
 NEEDED = (ENGINE + "/sge_qmaster", ENGINE + "/sge_execd", ENGINE + "/qsub",
           SHARE + "/default-configuration")
-USER = "sgeadmin"  # the packages make it; jobs need a user with a home
+USER = "sgeadmin"  # from the packages; jobs need a user with a home
 BOOTSTRAP = """admin_user              none
 default_domain          none
 ignore_fqdn             true
@@ -183,7 +183,7 @@ def test_staged(g):
     wait_until(lambda: g.gone(job), 60, "the job has ended")
     with open(g.root + "/jobs/out") as f:
         assert f.read() == "same\n"
-    # the epilog has given the lease back
+    # the epilog has released the lease
     assert g.c.leat("stage", "evict", "one@v1", "--to", g.c.dir + "/nvme").returncode == 0
 
 
@@ -201,7 +201,7 @@ def test_failure(g):
 
 
 def test_hostile_job(g):
-    """Root's prolog has the job's variables in its environment: none of them is run or believed."""
+    """Root's prolog has the job's variables in its environment: it runs and trusts none of them."""
     evil = g.root + "/jobs/evil"
     os.makedirs(evil)
     canary = g.root + "/jobs/canary"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a job says reaches the hooks of Slurm, Grid Engine, PBS and Kubernetes as data: 200 hostile
+"""Text of a job reaches the hooks of Slurm, Grid Engine, PBS and Kubernetes as data: 200 hostile
 names and environments run no command and become no option; each is refused with a sentence."""
 # timeout: 240
 import ctypes
@@ -16,16 +16,16 @@ import sys
 import types
 
 if sys.executable != "/usr/bin/python3" and os.path.exists("/usr/bin/python3"):
-    os.execv("/usr/bin/python3", ["/usr/bin/python3"] + sys.argv)  # where the packages are
+    os.execv("/usr/bin/python3", ["/usr/bin/python3"] + sys.argv)  # has the packages
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from cluster import SRC
 
 TMP = os.environ.get("TMPDIR") or "/tmp/hooks-hostile"
 LONG = os.environ.get("LEAT_LONG") == "1"
-SCRIPTS = 200 if LONG else 80  # names for the hooks that are scripts; the environments are as many
+SCRIPTS = 200 if LONG else 80  # names for hooks that are scripts; as many environments
 SEED = int(os.environ.get("LEAT_SEED", "29"))
-# What is run in the place of leat, ssh, scontrol, squeue, mount.leat: it writes its arguments and
-# the names of its variables down.
+# Replaces leat, ssh, scontrol, squeue and mount.leat: records its arguments and the names of its
+# variables.
 FAKE = r"""
 #include <fcntl.h>
 #include <stdio.h>
@@ -53,7 +53,7 @@ int main(int argc, char **argv)
 }
 """
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
-# All that a hook may make of it: any other line of arguments is an injection.
+# All calls that a hook may make: any other line of arguments is an injection.
 ALLOWED = [re.compile(p, re.S) for p in (
     r"leat stage in NAME@NAME --to \S+ --evict --lease NAME( --detach --scheduler slurm-prolog)?"
     r"( --timeout \d+)?( --progress none)?( --timeout \d+)?",
@@ -69,7 +69,7 @@ ALLOWED = [re.compile(p.pattern.replace("NAME", NAME), re.S) for p in ALLOWED]
 
 
 class Place:
-    """A folder with fakes, a configuration that is root's, and canaries."""
+    """A folder with fake programs, a configuration that root owns, and canaries."""
 
     def __init__(self):
         self.dir = os.path.join(TMP, "hooks")
@@ -82,7 +82,7 @@ class Place:
                         self.dir + "/fake.c"], check=True)
         for name in ("scontrol", "squeue", "mount.leat", "on-node"):
             os.link(self.dir + "/bin/leat", self.dir + "/bin/" + name)
-        # Whoever looks for a program in the job's PATH runs these.
+        # Runs if a hook searches the job's PATH for a program.
         for name in ("awk sed sort head date mktemp timeout hostname rm grep cut tr stat cat id "
                      "readlink env bash sh logger numfmt leat ssh scontrol squeue mount umount "
                      "python3").split():
@@ -107,7 +107,7 @@ class Place:
         return os.listdir(self.dir + "/canary")
 
     def new_calls(self):
-        """What was called since the last time."""
+        """The calls since the last time."""
         if not os.path.exists(self.calls):
             return []
         with open(self.calls, errors="surrogateescape") as f:
@@ -116,7 +116,7 @@ class Place:
         return [[part.split("\x1e") for part in r.split("\x1d", 1)] for r in records]
 
     def judge(self, what, told=None):
-        """No canary; nothing was called but in the forms that there are, nor given variables."""
+        """No canary exists; all calls have an allowed form and pass no variable on."""
         calls = self.new_calls()
         assert not self.canaries(), (what, self.canaries())
         for argv, env in calls:
@@ -133,8 +133,8 @@ class Place:
 
 
 def hostile_names(place, number):
-    """A table of those that have been used against others, and as many that are made at random of
-    what shells, options and patterns are made of."""
+    """Names from a table of known attacks, and random ones from pieces of shell syntax, options and
+    patterns."""
     touch = "touch %s/canary/name" % place.dir
     table = ["$(%s)", "`%s`", ";%s", "a@v1;%s", "a@v1|%s", "a@v1&%s", "a@v1\n%s\n", "\n%s",
              "a@v1$(%s)",
@@ -167,7 +167,7 @@ def hostile_names(place, number):
 
 
 def hostile_environments(place):
-    """Each with a data set that is well formed: staging is the one thing that may happen."""
+    """Each with a well-formed data set: only staging may happen."""
     d, touch = place.dir, "touch %s/canary/env" % place.dir
     lines = [
         {"LEAT_SGE_CONF": d + "/evil/conf"}, {"LEAT_SLURM_CONF": d + "/evil/conf"},
@@ -204,7 +204,7 @@ def hostile_environments(place):
 
 
 def run(argv, env, cwd=None, user=None):
-    """In the environment that is given and no other."""
+    """Runs argv with exactly this environment."""
     env = dict({"PATH": "/usr/bin:/bin"}, **env)
     env = {k: v.encode(errors="surrogateescape") for k, v in env.items()}
     return subprocess.run(argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -242,7 +242,7 @@ def test_grid_engine(place):
             assert p.returncode == 0 and not reason, (env, p, reason)
             calls = place.judge(env, said(p))
             assert len(calls) == 1 and "sge-7.1" in calls[0][0], (env, calls)
-    # What is in the spool is Grid Engine's; hosts that are none are refused all the same.
+    # The spool belongs to Grid Engine; invalid hosts in it are refused nevertheless.
     for host in ("-oProxyCommand=x", "a;b", "$(id)", "../x", "\x1b[31m", "x" * 300):
         p, reason = sge(place, "prolog", {"LEAT_STAGE": "a@v1"}, hosts=host + " 4 q\n")
         assert p.returncode == 100 and "is no host" in reason, (host, p, reason)
@@ -342,7 +342,7 @@ def test_lua(place):
         rc, rc2, rc3, n_lines, why = line.split("\t", 4)
         if not re.fullmatch("%s@%s(,%s@%s)*" % ((NAME,) * 4), first[0] if first else ""):
             assert rc == rc2 == rc3 == "-1" or not first or why == "nil", (name[:99], line)
-            assert int(n_lines) <= 3, (name[:99], line)  # at most our own line more
+            assert int(n_lines) <= 3, (name[:99], line)  # at most one line more, the hook's own
         assert all(" " <= c <= "~" for c in why) and len(why) < 400, (name[:99], why)
     place.judge("lua")
 
@@ -376,7 +376,7 @@ def pbs(place, names, config):
     with open(SRC + "/deploy/pbs/leat_stage.py") as f:
         code = compile(f.read(), "leat_stage.py", "exec")
     try:
-        exec(code, {"__name__": "hook"})  # as PBS does
+        exec(code, {"__name__": "hook"})  # like PBS
     except SystemExit:
         pass
     return said_
@@ -437,7 +437,7 @@ def test_csi(place):
         try:
             name.encode()
         except UnicodeEncodeError:
-            continue  # protobuf carries UTF-8 alone
+            continue  # protobuf carries UTF-8 only
         asked = [request(dataset=name), request(flags=[name]), request(options=name),
                  request(mds=name)]
         if not m.VOLUME.fullmatch(name):
@@ -447,7 +447,7 @@ def test_csi(place):
         for i, r in enumerate(asked):
             told = call("NodeStageVolume", r)
             for argv, _ in place.new_calls():
-                # An address may be one that nobody has, a flag one that nobody knows.
+                # An address may be one that no server has, a flag one that no program has.
                 assert os.path.basename(argv[0]) == "mount.leat", (name[:99], argv)
                 assert i in (1, 2, 3), (name[:99], argv)
                 assert not argv[1].startswith("-") and len(argv) in (3, 5), (name[:99], argv)
@@ -460,7 +460,7 @@ def test_csi(place):
 # ---- configuration ----
 
 def test_configuration(place):
-    """Of somebody else, or that others may write: not read, and said."""
+    """A file of another user, or one that others may write, is not read, but reported."""
     conf = place.write("others.conf", "touch %s/canary/conf\n" % place.dir)
     os.makedirs(place.dir + "/nvme/.leat", exist_ok=True)
     for uid, mode in ((65534, 0o644), (0, 0o666), (0, 0o664), (0, 0o646)):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 120
-"""The disk that an object server's index is on fills up: writes fail (ENOSPC), reads and removals
-go on, the server starts on a disk without room; then all is well."""
+"""The disk of an object server's index becomes full: writes fail (ENOSPC), reads and removals
+continue, the server starts on the full disk; with free space it recovers."""
 import errno
 import os
 import sys

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Mount option ino32: programs with 32-bit types list directories and seek in them. A program of 32
-bits does that, where this machine runs one; and what the kernel tells all programs fits."""
+"""Mount option ino32: programs with 32-bit types list directories and seek in them. A 32-bit
+program does so if this machine can run one; and the values that all programs get fit in 32 bits."""
 import ctypes
 import os
 import random
@@ -17,8 +17,8 @@ FILES = 3000
 SYS_getdents64 = 217
 libc = ctypes.CDLL(None, use_errno=True)
 
-# Without a library of 32 bits: open, and getdents of i386 to the end; how many entries there are.
-# What does not fit its types is -EOVERFLOW there.
+# Without a 32-bit library: opens a directory, calls getdents of i386 to the end, and prints the
+# number of entries. A value that does not fit its types gives -EOVERFLOW.
 PROGRAM = r"""
 struct dirent32 { unsigned long ino, off; unsigned short len; char name[]; };
 static int call(int n, int a, void *b, int c)
@@ -49,7 +49,7 @@ __attribute__((used)) void run_it(const char *path) { run(path); }
 
 
 def entries(fd):
-    """All that is told behind the place of fd: (inode number, place, name)."""
+    """All entries after the position of fd: (inode number, cookie, name)."""
     buf = ctypes.create_string_buffer(32768)
     found = []
     while True:
@@ -85,7 +85,7 @@ def check_places(folder):
                 assert os.lstat(folder + "/" + name).st_ino == ino
         places = [place for _, place, _ in told]
         assert places == sorted(places)
-        # Behind each place comes what came there: also in another open directory.
+        # After each cookie come the entries that came there first, in another open directory too.
         other = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         for n in random.Random(5).sample(range(FILES), 40):
             if places.count(places[n]) > 1:
@@ -99,7 +99,7 @@ def check_places(folder):
 
 
 def run_32(c, folder):
-    """How many entries a program of 32 bits finds; None: there can be none here."""
+    """The number of entries that a 32-bit program finds; None if this machine cannot run one."""
     source, program = c.dir + "/list.c", c.dir + "/list"
     put(source, PROGRAM.encode())
     flags = ["-m32", "-O1", "-w", "-static", "-nostdlib", "-fno-pic", "-fno-stack-protector"]

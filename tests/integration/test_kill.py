@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 900
-"""kill -9 of the metadata server, of object servers and of the mount, at random moments of write
-and metadata storms: nothing acknowledged is lost, the stores are clean, clients go on without
+"""kill -9 of the metadata server, of object servers and of the mount at random moments of write and
+metadata storms: nothing acknowledged is lost, the stores are clean, clients continue without a
 remount."""
 import hashlib
 import os
@@ -17,8 +17,8 @@ from cluster import Cluster, wait_until
 ROUNDS = int(os.environ.get("ROUNDS", "20"))
 seed = int(os.environ.get("SEED", str(int(time.time()))))
 
-# Writes files, each fsynced and then reported; renames some; removes some. A line on stdout is an
-# acknowledgement: "+ NAME DIGEST" or "- NAME". It goes on for ever; errors end it.
+# Writes files, fsyncs and then reports each; renames some; removes some. A line on stdout is an
+# acknowledgement: "+ NAME DIGEST" or "- NAME". Runs until an error.
 STORM = r"""
 import hashlib, os, random, sys
 mnt, who, seed = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -74,7 +74,7 @@ class Storm:
 
 
 def play(text, state, unsure):
-    """Acknowledgements into state; what was begun but not acknowledged into unsure."""
+    """Collects acknowledged operations in state, and operations without a reply in unsure."""
     open_names = set()
     for line in text.splitlines():
         words = line.split()
@@ -106,7 +106,7 @@ def main():
     rng = random.Random(seed)
     print("seed %d" % seed)
     state, unsure = {}, set()
-    # Sessions of killed mounts hold what they had open until they expire: soon, here.
+    # The sessions of killed mounts keep their open files until they expire; here they expire soon.
     with Cluster(size="2G", conf={"mds": {"session_ttl_ms": "5000"}}) as c:
         used = lambda: (lambda s: (s.f_blocks - s.f_bfree) * s.f_frsize)(os.statvfs(c.mnt()))
         empty = used()
@@ -125,7 +125,7 @@ def main():
             for s in storms:
                 play(s.end(False), state, unsure)
             verify(c.mnt(1 + r % 2), state, unsure)
-            for name in list(state) + list(unsure):  # keep the next round small
+            for name in list(state) + list(unsure):  # keeps the next round small
                 try:
                     os.unlink(c.mnt(1) + "/" + name)
                 except FileNotFoundError:

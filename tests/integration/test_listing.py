@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Listings: who looks at what is listed gets attributes with the names, and what the kernel was
-given so is as true as anything else, also of files that the client has forgotten since."""
+"""Listings: a program that looks at the entries of a listing gets attributes with the names. What
+the kernel gets in this way stays right, even of files that the client has evicted since."""
 import os
 import re
 import sys
@@ -9,7 +9,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
 from cluster import put, run_tests, wait_until
 
-# Far fewer inodes than files: most are forgotten while the kernel still has their attributes.
+# Far fewer inodes than files: the client evicts most while the kernel still has their attributes.
 CLUSTER = {"mounts": 2, "conf": {"client": {"inodes_max": "1024"}}}
 FILES, FEW = 4000, 200
 
@@ -24,7 +24,7 @@ def asked(c, n):
 
 
 def make(c, name, files=FILES):
-    """Files that nobody has open, in a directory that mount 2 has not seen."""
+    """Closed files, in a directory that mount 2 has not read."""
     folder = c.mnt(1) + "/" + name
     os.mkdir(folder)
     for i in range(files):
@@ -33,13 +33,13 @@ def make(c, name, files=FILES):
 
 
 def look(folder):
-    """As fts does: all names, then each entry."""
+    """Like fts: all names, then each entry."""
     return {n: os.lstat(folder + "/" + n).st_mode & 0o7777 for n in os.listdir(folder)}
 
 
 def fewest(c, folders):
-    """Requests for looking at all of the directory that took the fewest: the kernel knows names for
-    a tenth of a second only, which a busy machine may not make."""
+    """The fewest requests that looking at all of one directory took. The kernel caches names for
+    0.1 s only, which a busy machine may exceed."""
     least = FEW
     for folder in folders:
         before = asked(c, 2)
@@ -50,9 +50,9 @@ def fewest(c, folders):
 
 def test_looking_at_each_entry_costs_few_requests(c):
     folders = [make(c, "each%d" % d, FEW)[1] for d in range(20)]
-    # More than are remembered, so each time is like the first.
+    # More entries than the client caches, so each time is like the first.
     for _ in range(3):
-        # Every 64th is left for the kernel to ask; a listing takes a handful.
+        # The kernel sends a lookup for each 64th entry; a listing takes a handful.
         assert fewest(c, folders) < FEW // 5
 
 
@@ -72,8 +72,8 @@ def test_what_was_listed_is_true_when_it_changes(c):
 
 
 def test_own_changes_are_listed(c):
-    """Entries that were fetched ahead for somebody who did not want them any more tell nobody how
-    it was before."""
+    """Entries that were prefetched for a listing that was not read to its end must not appear
+    later."""
     _, seen = make(c, "own")
     names = {"f%d" % i for i in range(FILES)}
     for turn in range(4):
@@ -101,7 +101,7 @@ def test_forgotten_files_are_given_back(c):
     _, seen = make(c, "back")
     look(seen)
 
-    # The other mount knows some, too.
+    # The other mount has leases, too.
     wait_until(lambda: figure(c, "mds", "leat_mds_leases") < 2 * 1024 + 500, 60, "leases go")
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Locks of fcntl(2) and flock(2) among programs on two mounts, and what becomes of them when
+"""Locks of fcntl(2) and flock(2) among programs on two mounts, and what happens to them when
 programs, mounts and the metadata server end."""
 import concurrent.futures
 import contextlib
@@ -24,8 +24,8 @@ N_WORKERS, N_ROUNDS = 4, 60
 
 
 class Other:
-    """A process that does one thing at a time when told; made before any file is open, so that
-    closing what it inherited gives no locks back."""
+    """A process that does one thing at a time on request. It is forked before any file is open, so
+    that closing inherited descriptors releases no locks."""
 
     def __init__(self):
         ours, self.answers = os.pipe(), os.pipe()
@@ -101,7 +101,7 @@ def test_ranges(c):
     assert a(LOCKF % (EX_NB, 10, 0)) == "errno EAGAIN", "stronger again, shared by now"
     assert a(LOCKF % (UN, 0, 0)) == "None"
     assert b(LOCKF % (EX_NB, 10, 0)) == "None"
-    # F_GETLK tells who
+    # F_GETLK returns the holder
     want = "fcntl.fcntl(fd[0], fcntl.F_GETLK, struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 15, 0, 0))"
     kind, _, start, length, pid = struct.unpack("hhqqi4x", eval(a(want)))
     assert (kind, start, length, pid) == (fcntl.F_WRLCK, 0, 20, b.pid), (kind, start, length, pid)
@@ -118,7 +118,7 @@ def test_waiting(c):
     begin = time.monotonic()
     assert b.answer() == "None"
     print("handed over after %.1f ms" % ((time.monotonic() - begin) * 1000))
-    # a signal ends the wait, and what was waited for is not taken later
+    # a signal ends the wait, and the lock is not taken later
     a.tell(LOCKF % (EX, 0, 0))
     assert a.silent()
     os.kill(a.pid, signal.SIGUSR1)
@@ -131,7 +131,7 @@ def test_waiting(c):
 
 
 def test_an_interrupted_wait_gives_nothing_back(c):
-    """Who wants more than it has, and gives up, keeps what it has."""
+    """A process that waits for a stronger lock, and is interrupted, keeps the lock that it has."""
     a, b = two(c, "upgrade")
     other = Other()
     opened(other, c.mnt(2) + "/upgrade")
@@ -169,7 +169,7 @@ def test_closing_any_descriptor_gives_back(c):
     assert a(LOCKF % (EX_NB, 0, 0)) == "None"
     assert a("os.close(os.open(%r, os.O_RDONLY))" % path) == "None"
     assert b(LOCKF % (EX_NB, 0, 0)) == "None"
-    b.end()  # the end of the process, too
+    b.end()  # the end of a process releases locks, too
     assert a(LOCKF % (EX, 0, 0)) == "None"
     a.end()
 
@@ -179,7 +179,7 @@ def test_flock(c):
     assert a("fcntl.flock(fd[0], fcntl.LOCK_SH)") == "None"
     assert b("fcntl.flock(fd[0], fcntl.LOCK_SH)") == "None"
     assert b("fcntl.flock(fd[0], fcntl.LOCK_EX | fcntl.LOCK_NB)") == "errno EAGAIN"
-    # Not touched by those of fcntl, nor by another descriptor that is closed.
+    # Neither locks of fcntl nor closing another descriptor affect it.
     assert b(LOCKF % (EX_NB, 0, 0)) == "None"
     assert a("os.close(os.open(%r, os.O_RDWR))" % (c.mnt(1) + "/flock")) == "None"
     assert b("fcntl.flock(fd[0], fcntl.LOCK_EX | fcntl.LOCK_NB)") == "errno EAGAIN"
@@ -192,8 +192,8 @@ def test_flock(c):
 
 
 def test_flocks_that_are_both_upgraded(c):
-    """As on local file systems who wants another lock gives back what it has first: so one of the
-    two gets it."""
+    """As on local file systems, a request for another flock first releases the existing one: so one
+    of the two processes gets it."""
     a, b = two(c, "upgrades")
     for o in (a, b):
         assert o("fcntl.flock(fd[0], fcntl.LOCK_SH)") == "None"
@@ -203,7 +203,7 @@ def test_flocks_that_are_both_upgraded(c):
     assert a.silent()
     assert b("fcntl.flock(fd[0], fcntl.LOCK_UN)") == "None"
     assert a.answer() == "None"
-    # Who does not want to wait either.
+    # Likewise without waiting.
     for o in (a, b):
         assert o("fcntl.flock(fd[0], fcntl.LOCK_SH)") == "None"
     assert a("fcntl.flock(fd[0], fcntl.LOCK_EX | fcntl.LOCK_NB)") == "errno EAGAIN"
@@ -213,7 +213,7 @@ def test_flocks_that_are_both_upgraded(c):
 
 
 def test_locks_of_open_files(c):
-    """OFD locks: of a descriptor, whichever process uses it."""
+    """OFD locks belong to a descriptor, whichever process uses it."""
     a, b = two(c, "ofd")
     lock = "fcntl.fcntl(fd[%d], %d, struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 0, 0, 0)) and None"
     assert a(lock % (0, OFD_SETLK)) == "None"
@@ -303,7 +303,7 @@ def test_the_metadata_server_restarts(c):
 
 
 def test_a_killed_mount(c):
-    """It is silent, so its session is ended for who asks for its locks, long before it expires."""
+    """The mount is silent, so a request for its locks evicts its session before it expires."""
     a, b = two(c, "mount")
     assert a(LOCKF % (EX_NB, 0, 0)) == "None"
     c.kill("mnt1")
@@ -315,7 +315,7 @@ def test_a_killed_mount(c):
 
 
 def test_a_mount_that_ends_with_the_metadata_server(c):
-    """It does not return after the restart, and whoever asks does not wait until it expires."""
+    """The mount does not return after the restart; a request for its locks need not wait long."""
     a, b = two(c, "missing")
     assert a(LOCKF % (EX_NB, 0, 0)) == "None"
     c.kill("mnt1")
@@ -328,7 +328,7 @@ def test_a_mount_that_ends_with_the_metadata_server(c):
 
 
 def test_who_waits_outlasts_the_metadata_server(c):
-    """However long it is away: a wait for a lock ends with the lock, or by a signal."""
+    """However long the server is down, a wait for a lock ends with the lock or by a signal."""
     a, b = two(c, "outlast")
     assert a(LOCKF % (EX_NB, 0, 0)) == "None"
     b.tell(LOCKF % (EX, 0, 0))
@@ -344,8 +344,8 @@ def test_who_waits_outlasts_the_metadata_server(c):
 
 
 def test_a_lock_that_others_may_have_had_is_told(c):
-    """The mount stands still until its session is ended; somebody else takes the lock, writes and
-    gives it back. The mount has a lock again then, but not the one under which it has read."""
+    """The mount is stopped until its session is evicted. Another client takes the lock, writes and
+    releases it. The mount gets a lock again, but not the one under which its program has read."""
     a, b = two(c, "stood-still")
     assert a(LOCKF % (EX_NB, 0, 0)) == "None"
     before = c.status_of_mount(1)["session"]
@@ -367,8 +367,8 @@ def test_a_lock_that_others_may_have_had_is_told(c):
 
 
 def test_a_new_session_counts_everything_once(c):
-    """While a mount opens its many files again in a new session, and takes their locks, programs
-    go on opening, closing, locking and unlocking."""
+    """Programs open, close, lock and unlock files while their mount opens its many files again in a
+    new session, and takes their locks."""
     a, b = two(c, "wanted")
     assert a(LOCKF % (EX_NB, 0, 0)) == "None"
     os.mkdir(c.mnt() + "/many")
@@ -394,7 +394,7 @@ def test_a_new_session_counts_everything_once(c):
         list(pool.map(work, range(8)))
     assert c.status_of_mount(1)["session"] != before
     for fd in held:
-        with contextlib.suppress(OSError):  # what was locked may have been somebody else's
+        with contextlib.suppress(OSError):  # another client may have had the lock
             os.close(fd)
     a.end()
     b.end()
@@ -403,8 +403,8 @@ def test_a_new_session_counts_everything_once(c):
 
 
 def test_one_file_that_waits_keeps_no_other(c):
-    """Of the files of a mount that has got a new session one cannot be opened again yet: another
-    mount has bytes of it that no server takes just now."""
+    """A mount with a new session cannot yet open one of its files again: another mount has
+    unflushed bytes of that file, and the servers do not answer."""
     name = "/unsent"
     held = os.open(c.mnt() + name, os.O_RDWR | os.O_CREAT)
     closed = [os.open(c.mnt() + name, os.O_RDWR) for _ in range(200)]
@@ -414,7 +414,7 @@ def test_one_file_that_waits_keeps_no_other(c):
     try:
         other = os.open(c.mnt(2) + name, os.O_RDWR)
         os.write(other, b"a" * 5000)
-        time.sleep(0.5)  # the quarrel is over: it has a lease
+        time.sleep(0.5)  # no longer contended: the other mount has a lease
         os.write(other, b"b" * 5000)
         os.fsync(other)
         for pid in servers:
@@ -423,7 +423,7 @@ def test_one_file_that_waits_keeps_no_other(c):
         os.kill(mount, signal.SIGCONT)
         wait_until(lambda: c.status_of_mount(1)["session"] != before, 10, "another session")
         began = time.monotonic()
-        for fd in closed:  # behind which a mount sends the closes, more than it may send at once
+        for fd in closed:  # more closes than a mount may have in flight
             os.close(fd)
         for i in range(20):
             os.close(os.open("%s/beside%d" % (c.mnt(), i), os.O_RDWR | os.O_CREAT | os.O_EXCL))

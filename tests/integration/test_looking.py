@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Large directories: who first reads all names and then looks at each file (find, du, rm -r) finds
-them fetched in batches, and what is known so is as true as anything else while others change it."""
+"""Large directories: if a program first reads all names and then looks at each file (find, du, rm
+-r), the client fetches attributes in batches, which stay right while other clients change them."""
 import os
 import re
 import sys
@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) +
 from cluster import run_tests
 
 CLUSTER = {"mounts": 2}
-# More than a listing brings attributes of to a reader that has looked at none
+# More files than a listing returns attributes of to a reader that has looked at none
 # (fuse/ops/readdirplus_policy.h).
 FILES = 14000
 
@@ -22,7 +22,7 @@ def asked_of_mds(c):
 
 
 def make(c, name, files=FILES):
-    """By the command line, which has many creations under way: on a mount each is waited for."""
+    """Uses the command line, which keeps many creations in flight; a mount waits for each."""
     source = "%s/%d" % (c.dir, files)
     if not os.path.isdir(source):
         os.mkdir(source)
@@ -33,7 +33,7 @@ def make(c, name, files=FILES):
 
 
 def names_by_inode(folder):
-    """As fts does: all names, in the order of their inodes."""
+    """Like fts: all names, in the order of their inodes."""
     with os.scandir(folder) as entries:
         return [e.name for e in sorted(entries, key=lambda e: e.inode())]
 
@@ -57,7 +57,7 @@ def test_looking_asks_the_server_in_batches(c):
 
 
 class Looker(threading.Thread):
-    """Lists the directory and looks at all of it, until told to stop."""
+    """Lists the directory and looks at each entry, until the test sets stop."""
 
     def __init__(self, folder):
         super().__init__()
@@ -70,7 +70,7 @@ class Looker(threading.Thread):
                     mode_of(self.folder + "/" + n)
                     if self.stop:
                         break
-        except Exception as e:  # told by the test
+        except Exception as e:  # the test reports it
             self.error = e
 
 
@@ -108,8 +108,8 @@ def test_own_changes_are_seen_meanwhile(c):
 
 
 def test_a_listing_brings_nothing_back(c):
-    """Entries are fetched before the kernel asks for them: what this mount has changed meanwhile is
-    not told to it as it was."""
+    """Entries are prefetched before the kernel requests them: it must not get attributes from
+    before a change by this mount."""
     folder, _ = make(c, "back", 3000)
     seen = c.mnt(2) + "/back"
     order = os.listdir(seen)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Disks that died are given up: at once where others have copies of what they held, with the names
-of files where they had the only one. Every byte is compared, and what was lost is an error, never
-zeros; the metadata server is killed in between.
+"""Targets whose disks died are given up: immediately if others have replicas of their chunks, else
+with the names of the files that lose data. Every byte is compared; reads of lost data fail and
+never return zeros. The metadata server is killed in between.
 
 timeout: 150
 waits: yes
@@ -21,8 +21,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cluster import BUILD, Cluster, expect_errno, wait_until  # noqa: E402
 from test_retire import assert_gone, assert_gone_for_good, metric, target_of  # noqa: E402
 
-# The lease: no target is away because the machine is slow. Who is away is not replaced by itself,
-# and whoever would wait for lost data would wait for longer than this test.
+# The lease is long, so that no target is down because the machine is slow. Targets that are down
+# are not replaced automatically, and a request that waited for lost data would outlast this test.
 CONF = {"mds": {"lease_ms": 10000, "replace_after_ms": 86400000,
                 "default_width": 64},
         "client": {"request_timeout_ms": 600000}}
@@ -37,7 +37,7 @@ def write(path, size, sums):
 
 
 def read(path):
-    """From the servers."""
+    """Reads from the servers."""
     fd = os.open(path, os.O_RDONLY)
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     with open(fd, "rb") as f:
@@ -55,7 +55,7 @@ def state(c, target):
 
 
 def die(c, name):
-    """Its server is gone, and its target is known to be."""
+    """Kills the server, and waits until its target is down."""
     c.kill(name)
     wait_until(lambda: state(c, target_of(c, name)) == "down", 20, name + " is down")
 
@@ -78,7 +78,7 @@ def remove(c, *args, check=True):
 
 
 def settle(c, n):
-    """What tells of targets from time to time has done so."""
+    """Waits until periodic reports and figures show n targets."""
     wait_until(lambda: c.status_of_mount()["targets"] == n, 30, "the mount has heard of it")
     wait_until(lambda: metric(c, "leat_mds_targets") == metric(c, "leat_mds_targets_up") == n and
                metric(c, "leat_mds_cluster_capacity_bytes") ==
@@ -86,7 +86,7 @@ def settle(c, n):
 
 
 def test_others_have_copies(c):
-    """And the metadata server is killed when it has begun: the next one goes on."""
+    """The metadata server is killed after it has begun; the next one continues."""
     sums, two = {}, c.mnt() + "/two"
     os.mkdir(two)
     c.leat("layout", "set", "--replicas", "2", two)
@@ -120,7 +120,7 @@ def test_others_have_copies(c):
 
 
 def test_of_two_that_go_together(c):
-    """The one that died first costs nothing by itself: the other was complete when it died."""
+    """Giving up the one that died first costs no data: the other was complete when it died."""
     sums, two = {}, c.mnt() + "/two"
     for i in range(24):
         write("%s/g%d" % (two, i), 4 << 20, sums)
@@ -147,7 +147,7 @@ def test_of_two_that_go_together(c):
 
 
 def lost_of(p):
-    """What the command has told, as JSON: paths of the mount, and how many have no name."""
+    """Parses the command's JSON: the paths, and the number of files without a name."""
     said = json.loads(p.stdout)
     assert said["files"] == len(said["lost"]), said
     return {f["path"] for f in said["lost"] if "path" in f}, \
@@ -155,7 +155,7 @@ def lost_of(p):
 
 
 def assert_lost(path):
-    """Every way to its bytes says so: none of them shows zeros, or waits."""
+    """Every access to the file's bytes fails: none returns zeros, or waits."""
     expect_errno(errno.EIO, read, path)
     size, fd = os.stat(path).st_size, os.open(path, os.O_RDWR)
     expect_errno(errno.EIO, lambda: ([os.pwrite(fd, b"x" * 512, at)
@@ -177,7 +177,7 @@ def test_it_had_the_only_copy(c):
     os.write(unlinked, os.urandom(8 << 20))
     os.fsync(unlinked)
     os.unlink(root + "/one/unlinked")
-    # Nobody knows where it ends while it is being written.
+    # Its end is unsettled while it is open for writing.
     writes = os.open(root + "/one/written", os.O_CREAT | os.O_RDWR)
     os.write(writes, os.urandom(3 << 20))
     os.fsync(writes)
@@ -189,7 +189,7 @@ def test_it_had_the_only_copy(c):
     names, n_unnamed = lost_of(p)
     assert p.returncode == 1 and json.loads(p.stdout)["state"] == "refused", p
     assert {"/one/large%d" % i for i in range(3)} <= names and n_unnamed == 1, (names, n_unnamed)
-    # Nothing has changed.
+    # The refused command has changed nothing.
     come_back(c, "ossd3")
     whole(c)
     compare(sums)
@@ -220,7 +220,7 @@ def test_it_had_the_only_copy(c):
     compare({path: want for path, want in sums.items() if path not in lost})
     for path in lost:
         assert_lost(path)
-    # What is made of them has other places.
+    # New data goes to other chains.
     for path in sorted(lost)[:2]:
         write(path, 5 << 20, sums)
         lost.remove(path)
@@ -236,7 +236,7 @@ def test_it_had_the_only_copy(c):
 
 
 def test_its_disk_comes_back(c):
-    """What only it had is there again, and nothing else that it holds."""
+    """Data that only this disk had is back, but no other data of it."""
     sums, root = {}, c.mnt()
     os.mkdir(root + "/back")
     os.mkdir(root + "/back2")
@@ -252,7 +252,7 @@ def test_its_disk_comes_back(c):
     names, _ = lost_of(p)
     assert {"/back/large%d" % i for i in range(6)} <= names, names
     settle(c, 2)
-    # Since then: one is removed, one is another file, and copies are written without it.
+    # Meanwhile one file is removed, one is replaced, and replicas are written without the disk.
     os.unlink(root + "/back/large0")
     del sums[root + "/back/large0"]
     write(root + "/back/large1", 5 << 20, sums)
@@ -276,7 +276,7 @@ def test_its_disk_comes_back(c):
     for i in range(2, 6):
         write("%s/back/large%d" % (root, i), 6 << 20, sums)
     compare(sums)
-    # Chunks of what was removed while it was away belong to no file.
+    # Chunks of files that were removed meanwhile belong to no file.
     p = c.leat("fsck", "--repair=all", check=False)
     assert p.returncode in (0, 1), p.stdout + p.stderr
     p = c.leat("fsck", check=False)
@@ -285,7 +285,7 @@ def test_its_disk_comes_back(c):
 
 
 def test_what_was_cut_off_does_not_come_back(c):
-    """A truncation waited for the disk when it was given up: it is not taken back."""
+    """A truncation waited for the disk when its target was given up: recover must not undo it."""
     sums, path = {}, c.mnt() + "/back/cut"
     write(path, 8 << 20, sums)
     victim = target_of(c, "ossd2")
