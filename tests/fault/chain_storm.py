@@ -1,26 +1,25 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Servers die or fall silent under a mixed load on replicated chains: how long does an application
-stall, and is every byte right?
+"""Measures stalls of programs when servers die or fall silent under load, and checks every byte.
 
     chain_storm.py [--replicas R] [--seconds S] [--seed N] [--events kill,stop,mds] [--json FILE]
 
-Workers, each a process of its own, on two mounts; every operation is timed, and none may fail:
+The workers are processes on two mounts; every operation is timed, and none may fail:
 
-  writer   O_DSYNC writes to a file of its own; sometimes reads an acknowledged place back through
+  writer   O_DSYNC writes to a file of its own; sometimes reads an acknowledged block back through
            the other mount, past every cache
-  reader   direct reads of a file that nobody writes: chunks without pending versions
+  reader   direct reads of a file without writers: chunks without pending versions
   open     direct reads and O_DSYNC writes of a file that stays open
   meta     create, rename, stat, unlink
 
 Events, one every few seconds, when all chains are whole again: an object server is killed (and
-started 1 s later) or stopped for some seconds, the metadata server is killed and started at once.
-The longest operation of each kind between the blow and the return of the whole chain is that
-event's stall. (roll: every server stops orderly and starts, one after the other. calm: nothing
-happens for as long as after a kill: what the machine does to operations by itself.) At the end all
-is read back by a fresh mount, and the stores of the stopped servers are checked.
+started 1 s later) or stopped for some seconds, or the metadata server is killed and started at
+once. The longest operation of each kind between the event and the return of whole chains is the
+stall of the event. (roll: every server stops orderly and starts, one after the other. calm: no
+event, for as long as after a kill, to measure the machine itself.) At the end a new mount reads
+everything back, and the stores of the stopped servers are checked.
 
-A byte is right if it is the last acknowledged write's. A block of 4 KiB says which write made it:
+A byte is right if it is from the last acknowledged write. A block of 4 KiB names its write:
 (file, block, number), repeated.
 """
 import argparse
@@ -69,7 +68,7 @@ class DirectFile:
 
 
 class Worker:
-    """Runs step() until told to stop; notes operations that take long."""
+    """Runs step() until stop is set; records slow operations."""
 
     def __init__(self, name, out, stop, seed):
         self.name, self.out, self.stop = name, out, stop
@@ -94,7 +93,7 @@ class Worker:
             while not self.stop.is_set():
                 self.step()
             self.out.put(("done", self.name, self.n_ops, self.result()))
-        except BaseException as e:  # the parent ends the test with it
+        except BaseException as e:  # the parent fails the test with it
             self.out.put(("failed", self.name, "%s: %s" % (type(e).__name__, e)))
 
     def result(self):
@@ -102,7 +101,7 @@ class Worker:
 
 
 class Writer(Worker):
-    """Its file, and the number of the last acknowledged write of each block."""
+    """Has its file, and the number of the last acknowledged write of each block."""
 
     def __init__(self, name, out, stop, seed, path, other, file_no):
         super().__init__(name, out, stop, seed)
@@ -160,7 +159,7 @@ class Reader(Worker):
 
 
 class OpenFile(Writer):
-    """Opened once, before anything happens: the metadata server is not needed for its data."""
+    """Opens its file once, before the events, so its data does not need the metadata server."""
 
     def open(self):
         super().open()
@@ -249,7 +248,7 @@ class Storm:
             self.take(timeout=300)
 
     def take(self, timeout=0.0):
-        """One message of a worker; a failed worker ends the test."""
+        """Takes one message of a worker; a failed worker ends the test."""
         try:
             m = self.out.get(timeout=timeout) if timeout else self.out.get_nowait()
         except Exception:
@@ -292,7 +291,7 @@ class Storm:
             self.sleep(0.1)
 
     def roll(self):
-        """Every server stops in an orderly way and starts again, as for an upgrade."""
+        """Every server stops orderly and starts again, as for an upgrade."""
         for name in self.c.ossd + ["mds"]:
             self.c.stop(name)
             self.c.start(name)
@@ -339,7 +338,7 @@ class Storm:
     # ---- what came of it ----
 
     def verify(self):
-        """Through a mount that has seen nothing of it."""
+        """Reads through a mount that has cached nothing."""
         self.c.stop("mnt2")
         self.c.start("mnt2")
         two = self.c.mnt(2)
@@ -359,7 +358,7 @@ class Storm:
         for kind, _, begin, end in self.events:
             row = table.setdefault(kind, {})
             for op in ("read", "write", "read_back", "open_read", "open_write", "meta"):
-                # Of two events an operation belongs to the one that has more of it.
+                # An operation that overlaps two events belongs to the one that has more of it.
                 longest = max((b - a for k, a, b in self.slow
                                if k == op and begin < (a + b) / 2 <= end), default=0.0)
                 row.setdefault(op, []).append(round(longest * 1000, 1))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client that holds very many leases disappears: killed, or standing still. Others go on within
-LIMIT_S all the same, whatever they touch, and what stood still sees their changes afterwards."""
+"""A client that holds very many leases disappears: killed, or stopped. Other clients continue
+within LIMIT_S, whatever they access, and the stopped client sees their changes afterwards."""
 import os
 import random
 import signal
@@ -11,7 +11,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
 from cluster import BUILD, Cluster, wait_until
 
-# Without the mend each of CHANGES waits 3 s. An idle machine takes 5 s for all, a busy one 12.
+# If each of CHANGES waited 3 s, this would fail. An idle machine takes 5 s for all, a busy one 12.
 LIMIT_S = 60
 CHANGES = 300
 
@@ -34,7 +34,7 @@ def make(c, n):
 
 
 def hold(c, folder, n, others):
-    """Nearly everything is cached by the second mount; others: the leases of the first one."""
+    """Caches nearly all files on the second mount. Returns its leases; others: the first's."""
 
     def listed():
         with os.scandir(folder) as entries:
@@ -42,12 +42,12 @@ def hold(c, folder, n, others):
         assert found == n, found
         return leases(c) - others >= n * 9 // 10
 
-    wait_until(listed, 30, "leases on nine of ten files")  # none while they are being closed
+    wait_until(listed, 30, "leases on nine of ten files")  # none while files are being closed
     return leases(c) - others
 
 
 def change(folder, n, mode):
-    """Of many files, attributes, names and data; how long the longest took, and all."""
+    """Changes attributes, names and data of many files. Returns the longest and the total time."""
     rng = random.Random(mode)
     longest, started = 0, time.monotonic()
     chosen = rng.sample(range(n), CHANGES)

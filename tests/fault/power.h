@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the drivers of the power-loss tests share: a loop with the real env, marks in the journal of
- * powerfs, and reading them back. A driver runs a workload on the test file system and marks what
- * was acknowledged; later it opens what a power cut left and compares.
+ * Shared by the drivers of the power-loss tests: a loop with the real env, marks in the journal of
+ * powerfs, and reading the marks. A driver runs a workload on the test file system and marks
+ * acknowledged operations; later it opens what a power cut left and compares.
  */
 #ifndef LEAT_TESTS_FAULT_POWER_H
 #define LEAT_TESTS_FAULT_POWER_H
@@ -42,7 +42,7 @@ static inline void power_fiber(void *arg)
 	loop_stop(loop_self());
 }
 
-/* Runs fn as a fiber; returns when it and all that it spawned have ended. */
+/* Runs fn as a fiber. Returns when it and all fibers that it spawned have ended. */
 static inline void power_run(void (*fn)(struct env *env, void *arg), void *arg)
 {
 	struct env_real_options eo = {.n_workers = 2, .kv_open = kv_rocksdb_open};
@@ -67,7 +67,7 @@ static inline int power_mark_open(const char *path)
 	return fd;
 }
 
-/* "Operation n of worker who has been acknowledged." */
+/* Marks in the journal that operation n of worker `who` has been acknowledged. */
 static inline void power_mark(int fd, unsigned int who, unsigned int n)
 {
 	char line[64];
@@ -77,7 +77,7 @@ static inline void power_mark(int fd, unsigned int who, unsigned int n)
 		die("mark: %m");
 }
 
-/* The last number that each of the workers marked. */
+/* Reads the last number that each worker marked. */
 static inline void power_marks_read(const char *path, unsigned int *last, unsigned int n_workers)
 {
 	FILE *f = fopen(path, "r");

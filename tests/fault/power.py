@@ -5,8 +5,8 @@
         ... run something on fs.mnt, which writes acknowledgements to fs.mnt + "/.mark"
     failures = check_cuts(fs, lambda disk, marks: [program, "verify", disk, marks])
 
-Cut disks are built in memory (/dev/shm) and removed again; mount, process and folders of the
-PowerFS go away with it, whatever happened.
+Cut disks are built in memory (/dev/shm) and removed again. The end of the PowerFS always removes
+its mount, process and folders.
 """
 import os
 import random
@@ -55,7 +55,7 @@ class PowerFS:
         return self
 
     def unmount(self):
-        """The journal is complete, the disk as it was goes away."""
+        """Completes the journal, and removes the disk as it was."""
         if self.daemon is None:
             return
         for _ in range(1200):
@@ -79,7 +79,7 @@ class PowerFS:
 
 
 def end_child(child):
-    """First in a way that lets it end the servers that it has started."""
+    """Ends the child, first by SIGTERM, so that it can end its servers."""
     child.terminate()
     try:
         child.wait(60)

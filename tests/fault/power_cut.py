@@ -7,9 +7,9 @@
                                                     prints the marks that were written before it
 
 Rules (stricter than ext4's): data, size and zeroing of a file are durable once that file has been
-synced; names once their directory has been synced, in the order in which they were made. Of what
-came later, each 4 KiB page of each write survives or not by the seed, size changes and names
-survive up to a point drawn from the seed.
+synced; names once their directory has been synced, in the order in which they were made. Of later
+changes, each 4 KiB page of each write survives or not by the seed, size changes and names survive
+up to a point drawn from the seed.
 """
 import os
 import random
@@ -33,8 +33,8 @@ def records(path):
 
 
 class Content:
-    """The bytes of a file and its size; what lies between the end of the bytes and the size is
-    zero. So the large empty file with which a store sets room aside costs nothing."""
+    """The bytes of a file and its size; zeros between the end of the bytes and the size. So the
+    large empty file with which a store reserves space costs nothing."""
 
     def __init__(self, data=b"", size=0):
         self.data, self.size = bytearray(data), size
@@ -59,7 +59,7 @@ class Content:
 
 
 class File:
-    """Durable content, and what has happened since the last sync."""
+    """Durable content, and the changes since the last sync."""
 
     def __init__(self):
         self.content = Content()
@@ -71,7 +71,7 @@ class File:
         self.pending.clear()
 
     def after_cut(self, rng):
-        """Durable content plus an arbitrary part of what was under way."""
+        """Durable content plus an arbitrary part of the pending changes."""
         content = self.content.copy()
         keep = rng.choice((0.0, 0.3, 0.7, 1.0))
         for kind, off, length, payload in self.pending:

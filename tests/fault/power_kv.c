@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * power_kv run STORE MARK OPS [nosync]     workers commit batches; each acknowledgement is marked
- * power_kv verify STORE MARKS              every worker's keys stand where its last acknowledged
- *                                          batch left them, or the one after it: wholly
+ * power_kv run STORE MARK OPS [nosync]     workers commit batches and mark each acknowledgement
+ * power_kv verify STORE MARKS              checks that every worker's keys are as its last
+ *                                          acknowledged batch left them, or the next: wholly
  *
  * A worker owns KEYS keys and a row with the number of its last batch. Batch n puts, deletes or
- * range-deletes some; what the keys hold after it follows from n alone.
+ * range-deletes some; the values of the keys after it follow from n alone.
  */
 #include "tests/fault/power.h"
 
@@ -32,7 +32,7 @@ struct worker {
 
 static struct kv_options options(const struct run *r)
 {
-	/* Small buffers: so that the workload flushes and compacts. */
+	/* Small buffers make the workload flush and compact. */
 	return (struct kv_options){.create = true,
 				   .cache_size = 1 << 20,
 				   .write_buffer_size = 96 << 10,
@@ -53,8 +53,7 @@ static size_t value_of(char *value, unsigned int who, unsigned int k, unsigned i
 	return len;
 }
 
-/* What batch n does to `state` (per key: number of the batch that wrote it, 0: absent), and to b.
- */
+/* Applies batch n to `state` (for each key the batch that wrote it, or 0 if absent), and to b. */
 static void step(unsigned int who, unsigned int n, unsigned int *state, struct kv_batch *b)
 {
 	unsigned int puts = 1 + (unsigned int)(power_hash(who, n, 1) % 6);
@@ -162,7 +161,7 @@ static void verify(struct env *env, void *arg)
 	must(kv_open(env, r->store, &o, &r->kv), "open after the cut");
 	for (unsigned int i = 0; i < WORKERS; i++)
 		check_worker(r->kv, i, last[i]);
-	/* It takes new ones. */
+	/* The store accepts new batches. */
 	kv_batch_put(b, "z", 1, "z", 1);
 	must(kv_commit(r->kv, b, true), "commit after the cut");
 	kv_batch_destroy(b);

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole servers on the power-loss file system: workload, and verification of one cut.
 
-    power_servers.py verify DISK MARKS      servers are started on the cut disk; everything that was
+    power_servers.py verify DISK MARKS      starts servers on the cut disk; everything that was
                                             acknowledged must be there, and both checks be clean
 
-Worker w works alone in directory w<w>, one small operation after the other; each returns when it
-is acknowledged and is then marked. What the directory holds after operation n follows from
-(w, n), so nothing but the marks needs to be kept. The operation under way at the cut may be done or
-not, its data block by block.
+Worker w works alone in directory w<w>, with one small operation after the other. Each operation
+returns when it is acknowledged and is then marked. The content of the directory after operation n
+follows from (w, n), so the marks suffice. The operation in flight at the cut may be done or not,
+its data block by block.
 """
 import hashlib
 import os
@@ -37,7 +37,7 @@ class File:
 
 
 class Model:
-    """What worker w's directory holds: name -> File, ("dir",) or ("link", target)."""
+    """The content of worker w's directory: name -> File, ("dir",) or ("link", target)."""
 
     def __init__(self, who):
         self.who, self.names = who, {}
@@ -99,7 +99,7 @@ class Model:
             self.names[name].data = self.payload(n, op[2])
         elif kind in ("rename", "rename_over"):
             del self.names[name]
-            if self.names.get(op[2]) is f:  # two names of one file: nothing happens
+            if self.names.get(op[2]) is f:  # two names of one file: no effect
                 self.names[name] = f
             self.names[op[2]] = f
         elif kind == "link":
@@ -145,7 +145,7 @@ def perform(model, n, folder):
         assert os.write(fd, model.payload(n, op[2])) == op[2]
         os.fsync(fd)
         os.close(fd)
-    elif kind == "replace":  # without a sync: the rename has to see to it
+    elif kind == "replace":  # without a sync: the rename must make the data durable
         put(folder + "/tmp", os.O_CREAT, 0, model.payload(n, op[2]), sync=False)
         os.rename(folder + "/tmp", path)
     elif kind in ("rename", "rename_over"):
@@ -186,7 +186,7 @@ def work(who, mnt, mark, ops, errors):
 
 
 def run(fs, ops, conf=None):
-    """The workload on servers whose stores lie on fs; returns the folder with conf and key."""
+    """Runs the workload on servers whose stores are on fs. Returns the folder with conf and key."""
     conf = {k: dict(v) for k, v in (conf or CONF).items()}
     c = Cluster(conf=conf, ossd=1, size=SIZE, mounts=1)
     os.makedirs(c.dev)
@@ -215,8 +215,8 @@ def run(fs, ops, conf=None):
 # --- the verification -----------------------------------------------------------------------------
 
 def contents(path):
-    """All bytes, as many as stat tells. A truncation that was cut short ends after the restart: one
-    that does so between stat and read shows two sizes, and then one."""
+    """All bytes up to the size of stat. An interrupted truncation is completed after the restart;
+    if this happens between stat and read, the sizes differ once."""
     for _ in range(50):
         size = os.lstat(path).st_size
         with open(path, "rb") as src:
@@ -259,7 +259,7 @@ def describe(v):
 
 
 def blockwise(got, old, new):
-    """Every block old or new; the size between both, or either."""
+    """True if every block is old or new, and the size is between both."""
     if not (isinstance(got, File) and isinstance(old, File) and isinstance(new, File)):
         return False
     sizes = sorted((len(old.data), len(new.data)))
@@ -268,7 +268,7 @@ def blockwise(got, old, new):
     for at in range(0, len(got.data), BLOCK):
         piece = got.data[at:at + BLOCK]
         a, b = (x.data[at:at + len(piece)].ljust(len(piece), b"\0") for x in (old, new))
-        # Behind the old end a block that was not written yet is a hole.
+        # Past the old end a block that was not yet written is a hole.
         if piece not in (a, b, a[:max(0, len(old.data) - at)].ljust(len(piece), b"\0")):
             return False
     return True
@@ -290,12 +290,12 @@ def verify_worker(folder, who, n):
         if name == "tmp" and op[0] == "replace":
             continue
         if isinstance(o, File) and isinstance(old.names.get(op[1]), File) and o is old.names[op[1]]:
-            touched.add(name)  # another name of the file that is being changed
+            touched.add(name)  # another name of the changed file
         if name in touched and blockwise(g, o, w):
             continue
         wrong.append("w%d/%s after operation %d, before %s: is %s, was %s, would become %s" %
                      (who, name, n, op[:3], describe(g), describe(o), describe(w)))
-    # A rename shows one of its names, not both or none.
+    # After a rename one of its names exists, not both or none.
     if op[0] in ("rename", "rename_over", "replace") and not wrong:
         now = {k for k in got if k != "tmp"}
         if now not in (set(old.names), set(new.names)):

@@ -4,9 +4,9 @@
 
     power_stage.py verify DISK MARKS
 
-The verification knows the sources, not what `leat` says of its copies: what is READY has every
-byte, every bit of a bitmap stands for bytes that are there, what was acknowledged is READY. Then
-every copy is made again, which moves nothing that has its bit, and is compared once more.
+The verification uses the sources, not what `leat` reports of its copies: a READY copy has every
+byte, every bit of a bitmap stands for bytes that are there, an acknowledged copy is READY. Then
+every copy is made again, which moves no chunk that has its bit, and is compared once more.
 """
 import json
 import os
@@ -54,7 +54,7 @@ def make_sources(mem):
     with tarfile.open(mem + "/c/c.tar", "w") as t:
         t.add(mem + "/members/c/m", "m")
     os.link(mem + "/members/plain", mem + "/c/plain")
-    # What each copy is to hold, by its id.
+    # The expected content of each copy, by its id.
     ids = {stage(n, mem, mem + "/ids")["id"]: m for n, m in (("a", "a"), ("b", "b"),
                                                              ("c", "members"))}
     ids[json.loads(leat("in", mem + "/c", "--to", mem + "/ids", "--json").stdout)["id"]] = "c"
@@ -77,7 +77,7 @@ def run(fs):
     mark("begin")
     stage("a", mem, to, "--max-rate", "1500K")
     mark("ready a")
-    # Killed, and gone on with.
+    # Killed, and resumed.
     p = subprocess.Popen([BUILD + "/leat", "stage", "in", mem + "/b", "--to", to, "--max-rate",
                           "1M"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     end = time.monotonic() + 120
@@ -98,7 +98,7 @@ def run(fs):
 # --- the verification -----------------------------------------------------------------------------
 
 def files_of(folder):
-    """In the order in which they have chunks."""
+    """{path: data}, in the order of the chunks."""
     found = {}
     for where, _, names in os.walk(folder):
         for name in names:
@@ -118,7 +118,7 @@ def piece_of(copy, number, path, off, size):
 
 
 def verified_bytes(copy, source):
-    """Of the chunks that have their bit: each of them is there and right."""
+    """Checks each chunk that has its bit, and returns the number of their bytes."""
     try:
         with open(copy + "/bitmap", "rb") as f:
             bitmap = f.read()
@@ -126,7 +126,7 @@ def verified_bytes(copy, source):
         return 0
     n = sum((len(d) + CHUNK - 1) // CHUNK for d in source.values())
     if len(bitmap) != 16 + n // 8 + 1 or bitmap[:8] != b"LEATBMP1":
-        return 0  # not believed by `leat` either
+        return 0  # `leat` does not trust it either
     assert struct.unpack_from("<Q", bitmap, 8)[0] == n
     chunk = had = 0
     for number, (path, data) in enumerate(source.items()):
@@ -158,7 +158,7 @@ def verify(disk, marks):
         had[ident] = verified_bytes(base + "/" + ident, sources[ident])
         if os.path.exists(base + "/" + ident + "/READY"):
             with open(base + "/" + ident + "/READY") as f:
-                # Names come before what is in them, and an empty mark marks nothing.
+                # A name can become durable before the content, and an empty mark marks nothing.
                 if f.read().startswith(ident):
                     ready.add(ident)
         if ident in ready:
@@ -170,7 +170,7 @@ def verify(disk, marks):
         r = stage(name, mem, disk + "/stage")
         assert r["id"] == of[folder], r
         expect_whole(base + "/" + r["id"], sources[r["id"]], "again")
-        # What is unpacked has been moved as an archive.
+        # An unpacked copy is fetched as an archive.
         fetched = of[name]
         most = sum(len(d) for d in sources[fetched].values()) - had[fetched]
         assert r["bytes_moved"] <= (0 if of[folder] in ready else most), (name, r, had, ready)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * power_store run DIR MARK OPS [nosync|nodatasync]
- *                                           workers change chunks of one store; each
- * acknowledgement is marked power_store verify DIR MARKS              what a cut left: the check
- * finds nothing, each worker's bytes and remembered answer stand where its last acknowledged
- * operation left them, or the next; then every worker goes on
+ * power_store run DIR MARK OPS [nosync|nodatasync]     workers change chunks of one store and mark
+ *                                                      each acknowledgement
+ * power_store verify DIR MARKS                         checks what a cut left: the store is sound,
+ *                                                      each worker's bytes and recorded reply are
+ *                                                      as its last acknowledged operation left
+ *                                                      them, or the next; then every worker goes on
  *
- * Worker w owns a file of its own (inode 100 + w) and every WORKERS-th cell of one shared chunk, so
- * that fragments of different workers meet in one block. Operation n and what the bytes are after
- * it follow from (w, n). Its replay row goes into the batch of a write, so row and bytes must
- * agree exactly; operations over many chunks may be done in part until they are acknowledged.
+ * Worker w owns a file (inode 100 + w) and every WORKERS-th cell of one shared chunk, so that
+ * fragments of different workers meet in one block. Operation n and the bytes after it follow from
+ * (w, n). The replay row of a write is in the batch of the write, so row and bytes must agree
+ * exactly; operations over many chunks may be done in part until they are acknowledged.
  */
 #include "ossd/check.h"
 #include "ossd/chunk/chunk_files.h"
@@ -55,7 +56,7 @@ struct state {
 struct run {
 	const char *dir, *mark, *marks;
 	unsigned int ops;
-	bool nodatasync; /* the index is synced, the data it names is not */
+	bool nodatasync; /* syncs the index, but not its data */
 	int mark_fd;
 	struct ossd_params params;
 	struct ossd_metrics metrics;
@@ -151,7 +152,7 @@ static int do_write(struct run *r, unsigned int who, unsigned int n, const struc
 		.chunk_size = CHUNK,
 		.off = op->off % CHUNK,
 		.len = op->len,
-		.pack = n % 2, /* every second one is compressed where it pays */
+		.pack = n % 2, /* every second one is compressed if it pays */
 		.bulk = &vec,
 		.n_bulk = 1,
 	};
@@ -210,7 +211,7 @@ static void do_op(struct run *r, unsigned int who, unsigned int n)
 							       : do_many(r, who, n, &op, e);
 		if (rc != -LE_NOSPC)
 			break;
-		must(fiber_sleep_us(1000), "sleep"); /* until what was freed may be used */
+		must(fiber_sleep_us(1000), "sleep"); /* until freed space may be used */
 	}
 	must(rc, "operation");
 	replay_end(e, e->run, true);
@@ -322,7 +323,7 @@ static void read_chunk(struct run *r, struct chunk_key id, uint8_t *to)
 	sealed_open(pieces, rd.n_pieces, bulk, at, to, CHUNK);
 }
 
-/* The last operation of the worker that is durable: acknowledged, or the one after it. */
+/* The last durable operation of the worker: the last acknowledged one, or the next. */
 static unsigned int last_answered(struct run *r, unsigned int who, unsigned int acknowledged)
 {
 	struct replay *rp = &r->store->replay;

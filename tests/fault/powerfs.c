@@ -2,17 +2,17 @@
 /*
  * powerfs BACKING JOURNAL MOUNTPOINT [-f]
  *
- * A file system for tests of durability. It passes everything through to the directory BACKING and
- * writes every change, with its data, and every sync into JOURNAL, in the order in which
- * they happened. power_cut.py then builds, for any point of that order, what a disk could hold if
- * the power had failed there: what was synced, and an arbitrary part of the rest.
+ * A file system for tests of durability. It passes all operations through to the directory BACKING
+ * and writes every change, with its data, and every sync into JOURNAL, in their order.
+ * power_cut.py then builds, for any point of that order, what a disk could hold if the power had
+ * failed there: what was synced, and an arbitrary part of the rest.
  *
- * Writing to the file /.mark puts the written text into the journal: "this was acknowledged".
+ * A write to the file /.mark appends its text to the journal: "this was acknowledged".
  *
  * One thread, so that the order in the journal is the order of events. Every open is direct, so
  * that O_DIRECT works and no write waits in the page cache.
  *
- * Journal record: struct record, then path, path2, data. File ids are given at creation.
+ * Journal record: struct record, then path, path2, data. A file id is assigned at creation.
  */
 #define FUSE_USE_VERSION 312
 #include <dirent.h>
@@ -81,8 +81,8 @@ static const char *real(const char *path)
 	return buf;
 }
 
-/* The backing inode number names a file in the journal; tmpfs and ext4 may reuse it, which a new
- * REC_CREATE tells. */
+/* The backing inode number names a file in the journal. tmpfs and ext4 may reuse it; then there is
+ * a new REC_CREATE. */
 static uint32_t id_of(int fd)
 {
 	struct stat st;

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # long: yes
 # timeout: 3000
-"""Ten minutes of the same on two copies and ten on three."""
+"""A storm of ten minutes on two replicas, and one of ten minutes on three."""
 from chain_storm import main
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 180
-"""RocksDB behind common/kv, the power cut at every sync: it opens, every acknowledged batch is
-there, every other is there wholly or not at all. The same without syncs must be caught."""
+"""RocksDB behind common/kv, with the power cut at every sync: it opens, every acknowledged batch is
+there, every other one wholly or not at all. A run without syncs must fail."""
 import subprocess
 import time
 
@@ -27,7 +27,7 @@ def main():
     for f in cuts.failures[:5]:
         print(f)
     assert not cuts.failures and cuts.n > 100, (len(cuts.failures), cuts.n)
-    # The proof that this test can fail.
+    # Proves that this test can fail.
     cuts = session("kv without syncs", 40, False, at_marks=True, every=7, seeds=(1,),
                    stop_at_failure=True)
     assert cuts.failures, "lost batches were not noticed"

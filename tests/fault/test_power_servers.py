@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 300
-"""leat-mds and leat-ossd with a mount, the power of both cut at some of the syncs: servers start on
-what is left, everything acknowledged is there, both checks are clean. A server that does not sync
-is caught. (test_power_servers_all.py cuts at every sync.)"""
+"""leat-mds and leat-ossd with a mount; the power of both is cut at some of the syncs: servers start
+on the cut disk, all acknowledged data is there, both checks are clean. A server that does not sync
+fails. (test_power_servers_all.py cuts at every sync.)"""
 import sys
 import time
 
@@ -11,7 +11,7 @@ import power_servers
 from power import PowerFS, check_cuts, points, report
 
 N_CUTS = 40
-# At once for each processor: of a restart most is waiting for the leases of those who are dead.
+# Cuts at once for each processor: a restart mostly waits for the leases of dead clients.
 EACH = 3
 
 
@@ -42,7 +42,7 @@ def main(ops=40, n_cuts=N_CUTS, seeds=(1,)):
     for f in cuts.failures[:5]:
         print(f)
     assert not cuts.failures and cuts.n >= (n_cuts or 300), (len(cuts.failures), cuts.n)
-    # The proof that this test can fail.
+    # Proves that this test can fail.
     for server in "ossd", "mds":
         cuts = session("leat-%s does not sync" % server, 15, 4, no_sync(server), at_marks=True,
                        seeds=(1,), stop_at_failure=True)

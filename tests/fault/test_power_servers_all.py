@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # long: yes
 # timeout: 7200
-"""The same as test_power_servers.py with a longer workload, cut at every sync."""
+"""Like test_power_servers.py with a longer workload, cut at every sync."""
 from test_power_servers import main
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 120
-"""`leat stage in`, killed, gone on with, evicted, unpacked, the power cut at some of the syncs
-(with --long at every one): nothing wrong is READY, what was acknowledged is, and at most what was
-not yet synced moves again. Without the syncs of the data, or of the names, it must be caught."""
+"""`leat stage in`, killed, resumed, evicted, unpacked, with the power cut at some of the syncs
+(with --long at every one): no wrong copy is READY, every acknowledged one is, and only unsynced
+data moves again. Without syncs of data, or of names, the test must fail."""
 import sys
 import time
 
@@ -19,7 +19,7 @@ def verify_command(disk, marks):
 
 
 def leave_out(fs, name, is_left_out):
-    """The journal of somebody who does not sync that."""
+    """The journal of a program that omits these syncs."""
     out, path_of = "%s/journal-%s" % (fs.mem, name), {}
     with open(out, "wb") as f:
         for kind, fid, off, length, a, b, data in power_cut.records(fs.journal):
@@ -51,7 +51,7 @@ def main():
         for f in cuts.failures[:5]:
             print(f)
         assert not cuts.failures and cuts.n >= N_CUTS, (len(cuts.failures), cuts.n)
-        # The proof that this test can fail.
+        # Proves that this test can fail.
         for name, is_left_out in (
                 ("data", lambda kind, path: kind == power_cut.SYNC and "/part/" in path),
                 ("names", lambda kind, path: kind == power_cut.SYNCDIR)):

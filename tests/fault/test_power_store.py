@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 300
-"""The chunk store of leat-ossd, the power cut at every sync: the check is clean, every acknowledged
-write, punch, trim and remove is there with its remembered answer, and it goes on. The same
-without syncs must be caught."""
+"""The chunk store of leat-ossd, with the power cut at every sync: the check is clean, every
+acknowledged write, punch, trim and remove is there with its recorded reply, and the store goes on.
+A run without syncs must fail."""
 import subprocess
 import time
 
@@ -28,7 +28,7 @@ def main():
     for f in cuts.failures[:5]:
         print(f)
     assert not cuts.failures and cuts.n > 300, (len(cuts.failures), cuts.n)
-    # The proof that this test can fail.
+    # Proves that this test can fail.
     for missing in "nosync", "nodatasync":
         cuts = session("chunk store, " + missing, 40, [missing], at_marks=missing == "nosync",
                        every=7, seeds=(1,), stop_at_failure=True)

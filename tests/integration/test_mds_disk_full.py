@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 120
-"""The disk of the metadata store fills up: nothing can be created (ENOSPC), reads, changes and
-removals go on, `leat status` tells; a server starts on a disk without room; then all is well."""
+"""The disk of the metadata store becomes full: creations fail (ENOSPC), reads, changes and removals
+continue, `leat status` reports it, a server starts on the full disk; with space all recovers."""
 import errno
 import os
 import sys
@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 def test_full(c):
     m = c.mnt()
-    # 8 MiB of it are the server's reserve then.
+    # Then 8 MiB of the disk are the server's reserve.
     with small_disk(c, "mds", 64) as home:
         wait_until(lambda: not refused(put, m + "/before", b"bytes"), 30, "a file is made")
         for i in range(20):
@@ -45,7 +45,7 @@ def test_full(c):
         fill(home, 0)
         c.start("mds")
         assert "its disk is full" in c.log("mds")
-        fill(home, 0)  # the former log is gone
+        fill(home, 0)  # removes the log so far
         assert get(m + "/after") == b"other bytes"
         os.unlink(m + "/after")
         wait_until(lambda: refused(put, m + "/new") or os.unlink(m + "/new"), 30, "full again")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 120
-"""A metadata server starts on a disk with room for some files, but not for what its log holds: it
-takes the room that is kept for this."""
+"""A metadata server starts on a disk with space for some files, but not for the content of its log:
+it uses the space that it reserves for this."""
 import os
 import sys
 
@@ -16,7 +16,7 @@ CLUSTER = {"ossd": 1, "mounts": 1, "conf": {"mds": {"kv_write_buffer_mib": "8"}}
 
 def test_log(c):
     m = c.mnt()
-    # A sixteenth of it is as much as the server would keep on a large disk.
+    # A sixteenth of this disk is as much as the server would reserve on a large one.
     with small_disk(c, "mds", 400) as home:
         ballast = home + "/store/store/ballast"
         values = {}

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 3600
 """Resident memory of every daemon: idle, and after each of three equal phases of metadata and I/O
-operations (OPS in all: 20,000; with --long 1,000,000). From the second phase on it no longer grows,
-and it stays below what is configured. `leat status --memory` explains it. Prints the figures."""
+operations (OPS in all: 20,000; with --long 1,000,000). It stops growing after the second phase and
+stays below the configured limits. `leat status --memory` explains it. Prints the figures."""
 import json
 import os
 import sys
@@ -16,15 +16,15 @@ from cluster import Cluster
 LONG = os.environ.get("LEAT_LONG") == "1" or os.environ.get("LONG") == "1"
 OPS = int(os.environ.get("OPS", "1000000" if LONG else "20000"))
 MIB = 1 << 20
-# What is configured, in MiB, so small that the workload fills it.
+# Limits in MiB, so small that the workload fills them.
 CONF = {"mds": {"cache_mib": "16", "kv_cache_mib": "8", "kv_write_buffer_mib": "4"},
         "ossd": {"cache_size": "8M", "kv_cache_size": "8M", "kv_write_buffer_size": "4M",
                  "slots": "16", "read_slots": "16", "small_slots": "64", "merge_slots": "8"},
         "client": {"slot_memory": "48M", "dirty_max": "16M", "inodes_max": "10000",
                    "names_max": "10000"}}
-# Caches and buffers of the configuration (three write buffers at once, slots of 1 MiB + 64 KiB),
-# what a client knows of 131,072 inodes that it has forgotten (client/README.md), and 64 MiB for
-# program, stacks, connections and RocksDB's own.
+# Caches and buffers of the configuration (three write buffers at once, slots of 1 MiB + 64 KiB), a
+# client's records of 131,072 inodes that it has evicted (client/README.md), and 64 MiB for program,
+# stacks, connections and RocksDB.
 CAPS = {"mds": 16 + 8 + 3 * 4 + 64, "ossd": 8 + 8 + 3 * 4 + 40 * 1.07 + 64 / 16 + 64,
         "mnt": 48 + (10000 * 1024 + 10000 * 144) / MIB + 10 + 64}
 SLACK = 0.04, 2  # share and MiB by which the third phase may exceed the second
@@ -40,7 +40,7 @@ def rss(c):
 
 
 def storm(mnt, who, n_ops, seed, failures):
-    """About n_ops operations, each counted once; leaves nothing behind."""
+    """About n_ops operations, each counted once. Leaves no files behind."""
     try:
         folder, done, i = "%s/s%s-%d" % (mnt, who, seed), 0, 0
         os.mkdir(folder)
@@ -81,12 +81,12 @@ def phase(c, n, ops):
     for t in threads:
         t.join()
     assert not failures, failures
-    time.sleep(2)  # removals, flushes
+    time.sleep(2)  # for removals and flushes
 
 
 def explained(c):
-    """What `leat status --memory` says adds up to what is resident (memory that was allocated and
-    not touched counts too, and a process goes on meanwhile), and no part is above its limit."""
+    """The parts that `leat status --memory` reports add up to the resident memory (allocated but
+    untouched memory counts too, and the process goes on meanwhile), and none exceeds its limit."""
     status = json.loads(c.leat("status", "--memory", "--json", c.mnt(1)).stdout)
     told = {"mds": status["mds"]["memory"], "mount": status["mount"]["memory"]}
     for target in status["targets"]:

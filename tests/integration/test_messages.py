@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong tells of what, why, and what to do next: a table of provoked errors of the
-command line, of staging and of Python, whose messages are read."""
+"""Error messages name the object, the cause, and the next step: a table of provoked errors of the
+command line, of staging and of Python, whose messages are checked."""
 # timeout: 120
 import errno
 import gc
@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from cluster import BUILD, SRC, Cluster
 sys.path.insert(0, SRC + "/client/python")
 
-# None of these is a cause, and each of them has once been the whole message.
+# None of these is a cause, and none may be the whole message.
 BLAMES = ("internal error", "wrong usage", "unknown status", "The copy on the servers is damaged",
           "Traceback", "4294967295", "has no attribute", "bad configuration")
 
@@ -42,8 +42,8 @@ def conf(c, name, key=None, mds=None):
 
 
 def command_line(c):
-    """(arguments, exit status, words of object and cause, words of the next step: none where a file
-    that was named is not there)"""
+    """(arguments, exit status, words of object and cause, words of the next step; none if a named
+    file does not exist)"""
     d, mnt, nvme = c.dir, c.mnt(), c.dir + "/nvme"
     os.makedirs(nvme)
     os.makedirs(mnt + "/good")
@@ -137,8 +137,8 @@ def test_command_line(c):
 
 
 def test_unknown_host(c):
-    """Told at once where the host is not known, and at the end of the time where no name server
-    answers: with its name, by each of those who connect."""
+    """The error appears immediately if the host is unknown, and at the timeout if no name server
+    answers. Each program that connects names the host."""
     at = c.dir + "/names"
     os.makedirs(at + "/mnt")
     files = write(at + "/files", b"hosts: files\n")
@@ -163,7 +163,7 @@ def test_unknown_host(c):
 
     for source, cause, at_once in ((files, "no such host is known", True),
                                    (dns, "no name server has told", False)):
-        # Far from the end of the time, on a busy machine too.
+        # Far from the timeout, on a busy machine too.
         for argv, steps in cases("files", 40) if at_once else cases("dns", 3)[:2]:
             began = time.monotonic()
             p = subprocess.run(["unshare", "-m", "sh", "-c", bind, "sh", source, nobody, *argv],
@@ -182,7 +182,7 @@ def test_unknown_host(c):
 
 
 def python_rows(c):
-    """(what is done, class, words)"""
+    """(action, class, words)"""
     import leat
     d = c.dir + "/py"
     os.makedirs(d)
@@ -238,7 +238,7 @@ def test_python(c):
                 wrong.append("%d: %s: %s lacks %r" % (i, type(e).__mro__[:3], e, lacking))
     assert not wrong, "\n".join(wrong)
     print("%d errors of Python" % len(rows))
-    # Connections end while there is somebody to tell.
+    # Closes the connections while the servers still run.
     rows = call = None
     gc.collect()
     for number in (errno.ENOENT, errno.EACCES, errno.ETIMEDOUT, errno.ESTALE, errno.ECONNREFUSED):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 240
-"""leat cp, rm and du: what cp -a, rm and du do, by the servers and through the mount."""
+"""leat cp, rm and du do what cp -a, rm and du do, both by the servers and through the mount."""
 import errno
 import hashlib
 import json
@@ -30,10 +30,10 @@ def put(path, data=b"", mode=None):
 
 
 def make_tree(top):
-    """Something of everything; called with the local file system and with Leat."""
+    """One of each kind of file. Called for the local file system and for Leat."""
     os.makedirs(top + "/a/b/c")
     os.makedirs(top + "/empty")
-    for i in range(600):  # more than one listing
+    for i in range(600):  # more than one listing returns
         put("%s/a/f%03d" % (top, i), b"%d\n" % i * (i % 50))
     put(top + "/a/b/large", os.urandom(3 * MIB + 17))
     put(top + "/a/b/piece", os.urandom(MIB))
@@ -65,7 +65,7 @@ def make_tree(top):
 
 
 def describe(top):
-    """What a copy must have too: name → all of it. Names of one inode: the first of them."""
+    """{name: all that a copy must have}. Names of one inode are described by the first of them."""
     found, first = {}, {}
     for folder, dirs, files in os.walk(top):
         dirs.sort()
@@ -114,7 +114,7 @@ def via(result):
 
 
 def as_other(c, key):
-    """argv of a user who may read the key, or may not."""
+    """argv for a user who may read the key, or who may not."""
     conf = open(c.dev + "/conf").read()
     old = [line.split("=", 1)[1].strip() for line in conf.splitlines()
            if line.split("=")[0].strip() == "key_file"][0]
@@ -172,7 +172,7 @@ def test_a_copy_has_no_rights_of_the_directory_that_it_lies_in(c):
     compare(source, shared[0] + "/second")
     c.leat("cp", "-a", shared[0] + "/first", shared[1] + "/third")
     compare(source, shared[1] + "/third")
-    # Without -a it is as with everything that is made there.
+    # Without -a the copy gets the rights of any file that is created there.
     c.leat("cp", "-r", source, shared[0] + "/theirs")
     assert "system.posix_acl_access" in os.listxattr(shared[0] + "/theirs/secret")
 
@@ -194,7 +194,7 @@ def test_existing_trees_are_added_to_and_files_replaced_whole(c):
     put(source + "/d/old", b"again")
     c.leat("cp", "-rn", source, target)
     assert contents(target)["more/d/old"] == b"from the source"
-    # Nothing is in the way of these, however they are copied: in pieces, by holes, by the servers.
+    # Nothing exists at these targets; they are copied in pieces, by holes, and by the servers.
     put(source + "/large", os.urandom(2 * MIB + 1))
     with open(source + "/sparse", "wb") as f:
         f.seek(4 * MIB)
@@ -203,7 +203,7 @@ def test_existing_trees_are_added_to_and_files_replaced_whole(c):
                          (target, local(c, "back"))):
         c.leat("cp", "-rnT", folder, goal)
         assert contents(goal).items() >= contents(folder).items(), sorted(contents(goal))
-    # A directory in the way of a file, and the other way round, is told.
+    # A directory in place of a file, and the reverse, is an error.
     os.mkdir(source + "/x")
     put(target + "/more/x")
     r = c.leat("cp", "-r", source, target, check=False)
@@ -226,7 +226,7 @@ def test_with_n_what_comes_while_a_file_is_copied_stays(c):
                                   target], stdin=subprocess.DEVNULL)
             while p.poll() is None and not os.listdir(target):
                 pass
-            # Who sees it under its other name is in time, if the name itself is still free.
+            # The test sees the file's temporary name in time if its final name is still free.
             assert os.listdir(target), "nothing was copied"
             try:
                 with open(target + "/file", "xb") as f:
@@ -256,8 +256,8 @@ def test_without_a_the_mode_is_as_cp_makes_it(c):
 def test_du_counts_as_du_does(c):
     top = c.mnt() + "/counted"
     make_tree(top)
-    time.sleep(1.2)  # closing is not waited for
-    plain = c.mnt() + "/counted/empty"  # of several names another one may be met first
+    time.sleep(1.2)  # close is asynchronous
+    plain = c.mnt() + "/counted/empty"  # the name of an inode that is met first may differ
     many(plain, 200, 3000)
     time.sleep(1.2)
     for path, options in ((top, ["-s", "-sb", "-sh", "-sk", "-sm", "-s --inodes", "-d0"]),
@@ -273,7 +273,7 @@ def test_du_counts_as_du_does(c):
     assert r["via"] == "servers" and r["usage"][0]["inodes"] == n, r
     r = run(as_other(c, False) + ["du", "-s", "--json", top])
     assert via(r) == "files" and json.loads(r.stdout)["usage"][0]["inodes"] == n, r
-    # A name need not be UTF-8, as JSON must be: a byte is replaced, not the whole row left out.
+    # A name need not be UTF-8, but JSON must be: bytes are replaced, no row is omitted.
     odd = os.fsencode(plain) + b"/\xff \xc3\xa4\xe2\x82"
     os.mkdir(odd)
     put(odd + b"/f")
@@ -284,7 +284,7 @@ def test_du_counts_as_du_does(c):
                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout)
     assert r["n_failed"] == 1 and [f["path"] for f in r["failed"]] == [want], r
     shutil.rmtree(odd)
-    # What cannot be read is told, and what can be is counted.
+    # Unreadable directories are reported, and readable ones are counted.
     os.chmod(top + "/a/b", 0o700)
     for key in (False, True):
         r = run(as_other(c, key) + ["du", "-s", "--json", top])
@@ -322,7 +322,7 @@ def test_rm_f_passes_over_what_is_not_there(c):
     top, f = c.mnt() + "/there", local(c, "file")
     put(f)
     for missing in ("/no/such/dir/x", f + "/x", f + "/", "", top + "/none", "leat:/none/x"):
-        for i in range(3):  # before, between and behind what is there
+        for i in range(3):  # before, between and after existing ones
             there = [top + "/a", top + "/b"]
             for d in there:
                 os.makedirs(d)
@@ -332,14 +332,14 @@ def test_rm_f_passes_over_what_is_not_there(c):
         assert c.leat("rm", "-rf", missing).stderr == ""
         r = c.leat("rm", "-r", missing, check=False)
         assert r.returncode != 0 and r.stderr.count("\n") == 1, r
-    # What cannot be looked at is not taken for missing.
+    # A name that cannot be checked does not count as missing.
     r = c.leat("rm", "-rf", c.mnt() + "/x" * 2100, check=False)
     assert r.returncode == 1 and "too long" in r.stderr, r
     assert os.path.exists(f)
 
 
 def test_rm_leaves_what_is_moved_out_meanwhile(c):
-    """One after the other: while the files of one directory go, the other gets another name."""
+    """While rm removes the files of one directory, the test renames the other one."""
     top, kept, n = c.mnt() + "/shrinks", c.mnt() + "/kept", 500
 
     def whole():
@@ -357,7 +357,7 @@ def test_rm_leaves_what_is_moved_out_meanwhile(c):
                 pass
             os.rename("%s/%s" % (top, whole()[0]), kept)
         except (FileNotFoundError, IndexError):
-            n *= 2          # it was quicker
+            n *= 2          # rm was faster
         assert p.wait() == 0 and not os.path.exists(top)
     assert len(os.listdir(kept)) == n
 
@@ -383,14 +383,14 @@ def test_rights_are_those_of_the_caller(c):
         foreign = {"%s/foreign/f%d" % (top, i) for i in range(40)}
         assert denied == foreign | {top + "/secret"}, denied
         assert out["files"] == 80 and out["directories"] == 2, out
-        # And copying: what cannot be read is told, the rest is there.
+        # Copying reports unreadable files, and copies the rest.
         target = local(c, "of user")
         os.mkdir(target)
         os.chown(target, USER, USER)
         r = run(as_other(c, key) + ["cp", "-a", top, target])
         assert r.returncode == 1 and "secret" in r.stderr and r.stderr.count("\n") == 1, r.stderr
         assert len(os.listdir(target + "/rights/foreign")) == 40
-        # Nor is a foreign directory written into.
+        # Another user's directory is not written to.
         r = run(as_other(c, key) + ["cp", target + "/rights/foreign/f1", top + "/secret/new"])
         assert r.returncode != 0
         r = run(as_other(c, key) + ["cp", target + "/rights/foreign/f1", top + "/foreign/new"])
@@ -449,7 +449,7 @@ def test_what_cannot_be_looked_at_is_told_and_the_rest_is_done(c):
 
 
 def test_a_copy_goes_by_what_is_opened_not_by_what_was_listed(c):
-    """Files are replaced between the listing and the copy: rights and content belong together."""
+    """Files are replaced between the listing and the copy: rights and content must match."""
     source, target = local(c, "replaced"), c.mnt() + "/replaced"
     os.mkdir(source)
     for i in range(1000):
@@ -576,7 +576,7 @@ def test_what_is_mounted_below_is_not_gone_around(c):
     try:
         r = c.leat("rm", "-r", "--json", top, check=False)
         assert r.returncode == 1 and via(r) == "files", r
-        # What of it is gone around to is still the same.
+        # A path through the namespace, past the mount, is still the same directory.
         r = c.leat("cp", "-r", top, "leat:/with mount/copy", check=False)
         assert r.returncode == 1 and "into itself" in r.stderr, r
         assert not os.path.exists(top + "/copy")
@@ -589,7 +589,7 @@ def test_what_is_mounted_below_is_not_gone_around(c):
             assert r.returncode == 1 and "into itself" in r.stderr, (args, r)
         assert not os.path.exists(c.mnt() + "/backup")
         assert os.stat(top + "/f").st_ino == inode and os.getxattr(top + "/f", "user.mine")
-        # What only begins like it is another one.
+        # A path that only begins like it is another directory.
         c.leat("cp", "-rT", top, "leat:/with mount 2")
         assert os.path.exists(c.mnt() + "/with mount 2/f")
     finally:

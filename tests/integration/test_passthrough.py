@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Staged files on a real mount: read by the kernel (passthrough) when nobody has them open
-otherwise, else by the daemon from the copy or from the servers; what is not of the version that
-was staged, or not to be trusted, never from the copy."""
+"""Staged files on a real mount. The kernel reads a copy (passthrough) if the file is not open in
+another way; else the daemon reads the copy or the servers. A copy of another version than the
+file's, or one that cannot be trusted, is never read."""
 # timeout: 300
 import errno
 import json
@@ -57,13 +57,13 @@ def make_set(n, name, files=3):
     for i in range(files):
         data["f%d" % i] = os.urandom(SIZE + i)
         write("%s/f%d" % (folder, i), data["f%d" % i])
-    # A close tells the size a moment later; until then a file is of no version that can be staged.
+    # A close reports the size asynchronously; until then the file has no version to stage.
     wait_until(lambda: n.c.status()["mds"]["opens"] == 0, 20, "all closes have arrived")
     return data
 
 
 def mark(copy, offset=1000):
-    """Changes one byte of a staged file, so that it can be told where data comes from."""
+    """Changes one byte of a staged file, to show where data comes from."""
     os.chmod(copy, 0o644)
     with open(copy, "r+b") as f:
         f.seek(offset)
@@ -74,7 +74,7 @@ def mark(copy, offset=1000):
 
 
 def passed(n, fn):
-    """What fn returns, and how many opens went to the kernel and to the daemon's copy meanwhile."""
+    """(result of fn, (opens of the kernel, opens of the daemon's copy) meanwhile)"""
     before = n.opens()
     result = fn()
     after = n.opens()
@@ -88,7 +88,7 @@ def test_whole_way(n, kernel):
         assert got == data[name] and how == (0, 0), how
     copy = n.stage_in(n.path("a"))
     want = (1, 0) if kernel else (0, 1)
-    # It is the copy that is read (by the daemon: where the page cache has nothing)
+    # The copy is read (by the daemon: unless the page cache has the data)
     mark(copy["path"] + "/f0")
     fd = os.open(n.path("a/f0"), os.O_RDONLY)
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -103,29 +103,29 @@ def test_whole_way(n, kernel):
     for name in ("f1", "f2"):
         got, how = passed(n, lambda: read(n.path("a/" + name)))
         assert got == data[name] and how == want, (name, how)
-    # READY again moves nothing, and the copy stays in use
+    # Staging again moves nothing, and the copy stays in use
     assert n.stage_in(n.path("a"))["bytes_moved"] == 0
     assert passed(n, lambda: read(n.path("a/f1")))[1] == want
 
 
 def test_open_otherwise(n, kernel):
-    """Staged while open: who has it open goes on; the next ones do what the kernel allows."""
+    """A file is staged while open: that open continues; new ones use what the kernel allows."""
     data = make_set(n, "b")
     early = open(n.path("b/f0"), "rb")
     assert early.read(100) == data["f0"][:100]
     copy = n.stage_in(n.path("b"))
     got, how = passed(n, lambda: read(n.path("b/f0")))
-    assert got == data["f0"] and how == (0, 1), how     # beside a cached open: by the daemon
+    assert got == data["f0"] and how == (0, 1), how     # beside a cached open the daemon reads
     assert early.read() == data["f0"][100:]
     early.close()
     if kernel:
         wait_until(lambda: passed(n, lambda: read(n.path("b/f0")))[1] == (1, 0), 10,
                    "the next open passes through")
-    # Two at once share it; evicted while open: refused, or they go on.
+    # Two opens at once share the copy. Eviction is refused; if forced, the opens continue.
     with open(n.path("b/f0"), "rb") as one, open(n.path("b/f0"), "rb") as two:
         assert one.read(10) == two.read(10) == data["f0"][:10]
         assert n.c.leat("stage", "evict", copy["id"], "--to", n.stage, check=False).returncode != 0
-        shutil.rmtree(n.stage + "/.leat/" + copy["id"])  # by force
+        shutil.rmtree(n.stage + "/.leat/" + copy["id"])  # forced
         assert one.read() == two.read() == data["f0"][10:]
         with open(n.path("b/f0"), "rb") as three:
             assert three.read() == data["f0"]
@@ -144,25 +144,25 @@ def test_evicted(n, kernel):
 
 
 def test_versions(n, kernel):
-    """The source changes after staging: on this mount, on another, in the middle."""
+    """The source changes after staging: on this mount, on another one, during a read."""
     data = make_set(n, "d", files=5)
     n.stage_in(n.path("d"))
     new = os.urandom(SIZE)
     write(n.path("d/f0", 2), new)
     got, how = passed(n, lambda: read(n.path("d/f0")))
     assert got == new and how == (0, 0), how
-    # the same size, one byte
+    # one byte, with an unchanged size
     with open(n.path("d/f1", 2), "r+b") as f:
         f.write(b"!")
     got, how = passed(n, lambda: read(n.path("d/f1")))
     assert got == b"!" + data["f1"][1:] and how == (0, 0), how
-    # on this mount while nobody reads
+    # on this mount, without a reader
     with open(n.path("d/f2"), "r+b") as f:
         f.write(b"?")
         f.flush()
         got, how = passed(n, lambda: read(n.path("d/f2")))
         assert got == b"?" + data["f2"][1:] and how == (0, 0), how
-    # by somebody who has gone again, while it is open: written, truncated
+    # written and truncated while it is open, by a writer that has closed it
     if not kernel:
         with open(n.path("d/f4"), "rb", buffering=0) as f:
             assert f.read(10) == data["f4"][:10]
@@ -174,11 +174,11 @@ def test_versions(n, kernel):
                 f.seek(0)
                 assert f.read() == now and now != data["f4"]
         data["f4"] = new
-    # a file of the same name, replaced
+    # replaced by another file of that name
     write(n.path("d/new"), new)
     os.rename(n.path("d/new"), n.path("d/f3"))
     assert read(n.path("d/f3")) == new
-    # while the kernel reads it, nobody on this mount changes it; elsewhere they may
+    # while the kernel reads it, writes are refused on this mount, but not on others
     with open(n.path("d/f4"), "rb") as f:
         assert f.read(5) == data["f4"][:5]
         if kernel:
@@ -187,14 +187,14 @@ def test_versions(n, kernel):
             expect_errno(errno.EBUSY, os.truncate, n.path("d/f4"), 5)
             with open(n.path("d/f4", 2), "r+b") as w:
                 w.write(b"#")
-            # a new open shows the new content, though the kernel still has the old one open
+            # a new open gets the new content, even while the kernel has the old one open
             assert read(n.path("d/f4")) == b"#" + data["f4"][1:]
         assert f.read() == data["f4"][5:]
     wait_until(lambda: open(n.path("d/f4"), "r+b").close() or True, 10, "writable again")
 
 
 def without_leases(n, kernel):
-    """The metadata server gives none for them, so it would not tell when they change."""
+    """The metadata server gives no leases for these files, so it would not report changes."""
     for i in range(40):
         os.mknod(n.path("other%d" % i, 2))
         os.stat(n.path("other%d" % i, 2))
@@ -222,7 +222,7 @@ def test_whom_to_believe(n, kernel):
         if path != n.stage + "/.leat":
             assert how == (0, 0) or path == os.path.dirname(copy["path"]), (path, how)
         os.chown(path, 0, st.st_gid)
-    # not to be read as a link either
+    # not read through a link either
     f1 = copy["path"] + "/f1"
     os.rename(f1, f1 + ".real")
     os.symlink(f1 + ".real", f1)
@@ -244,9 +244,9 @@ def test_whom_to_believe(n, kernel):
 
 
 def test_lost_while_read(n, kernel):
-    """The copy's disk fails under the daemon: the servers are asked."""
+    """The copy's disk fails under the daemon: it reads from the servers."""
     data = make_set(n, "g", files=1)
-    early = open(n.path("g/f0"), "rb")          # keeps it from passing through
+    early = open(n.path("g/f0"), "rb")          # prevents passthrough
     early.read(1)
     copy = n.stage_in(n.path("g"))
     with open(n.path("g/f0"), "rb", buffering=0) as f:
@@ -257,7 +257,7 @@ def test_lost_while_read(n, kernel):
 
 
 def sealed_set(n, kernel):
-    """As it comes: only sealed files pass through, which nobody can change."""
+    """The default: only sealed files pass through, which no program can change."""
     data = make_set(n, "s")
     n.c.leat("dataset", "create", "s@v1", n.path("s"))
     n.stage_in("s@v1")
@@ -269,7 +269,7 @@ def sealed_set(n, kernel):
     with open(n.path("s/f1"), "rb") as f:
         expect_errno(errno.EPERM, open, n.path("s/f1"), "r+b")
         assert f.read() == data["f1"]
-    # Sealed first, staged while it is open: who reads goes over to the copy.
+    # Sealed first, staged while open: the open reader switches to the copy.
     more = make_set(n, "t")
     n.c.leat("dataset", "create", "t@v1", n.path("t"))
     n.c.leat("dataset", "seal", "t@v1")
@@ -284,7 +284,7 @@ def sealed_set(n, kernel):
             assert f.read() == more["f0"]
             return n.status()["staged_bytes_daemon"] > before
         wait_until(read_again, 20, "the copy is read")
-    # Staged, changed in place and sealed: the copy is of what it was before.
+    # Staged, changed in place and sealed: the copy has the previous content.
     old = make_set(n, "u", files=1)["f0"]
     new = bytes([old[0] ^ 0xff]) + old[1:]
     n.stage_in(n.path("u"))
@@ -307,7 +307,7 @@ def sealed_set(n, kernel):
 
 
 def by_agent(n, kernel):
-    """A copy that an agent has made is found like any other."""
+    """The mount finds a copy that an agent made like any other."""
     data = make_set(n, "y")
     n.c.leat("dataset", "create", "y@v1", n.path("y"))
     n.c.leat("dataset", "seal", "y@v1")

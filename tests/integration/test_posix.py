@@ -85,7 +85,7 @@ def test_rename(c):
     os.rename(m + "/rd", m + "/re")
     assert get(m + "/re/sub/moved") == b"1"
     os.link(m + "/re/sub/moved", m + "/same")
-    os.rename(m + "/same", m + "/re/sub/moved")  # the same file: nothing happens
+    os.rename(m + "/same", m + "/re/sub/moved")  # one file with two names: no effect
     assert os.stat(m + "/same").st_nlink == 2
     for p in ("/same", "/re/sub/moved"):
         os.unlink(m + p)
@@ -258,7 +258,7 @@ def test_unlinked_open_file_lives(c):
 
 
 def listed(fd):
-    """getdents says ENOENT of a directory that is removed, the C library makes that its end."""
+    """getdents returns ENOENT for a removed directory; the C library makes this the end."""
     try:
         return os.listdir(fd)
     except FileNotFoundError:
@@ -326,7 +326,7 @@ def test_attributes_of_a_removed_open_directory(c):
 
 
 def test_names_in_a_removed_directory_of_somebody_else(c):
-    """The kernel asks for its access list first: rm -r beside another one was told ESTALE."""
+    """The kernel requests its access list first; ESTALE would make a concurrent rm -r fail."""
     me, other = c.mnt(1) + "/theirs", c.mnt(2) + "/theirs"
     for remove in (me, other):
         os.mkdir(me)
@@ -353,7 +353,7 @@ def test_many_entries(c):
         os.mkdir("%s/%05d" % (d, i)) if i % 10 == 0 else put("%s/%05d" % (d, i), b"")
     assert sorted(os.listdir(d)) == ["%05d" % i for i in range(3000)]
     seen = []
-    with os.scandir(d) as it:  # entries go while we list: every one that stays comes exactly once
+    with os.scandir(d) as it:  # entries that are not removed meanwhile appear exactly once
         for e in it:
             seen.append(e.name)
             if len(seen) == 1000:
@@ -404,7 +404,7 @@ ACL_OF_ALL = bytes.fromhex("02000000" "01000600ffffffff" "04000600ffffffff" "200
 
 
 def test_who_is_not_the_owner_any_more(c):
-    """The kernel has looked at what it was told before another mount gave the file away."""
+    """The kernel has cached the owner from before another mount changed it."""
     path, other = c.mnt(1) + "/given", c.mnt(2) + "/given"
     user, group = 6001, 6002
     put(path, b"x")
@@ -419,13 +419,13 @@ def test_who_is_not_the_owner_any_more(c):
                 call()
                 raise OSError(100 + n, "done")
             except OSError as e:
-                # EINVAL: in a namespace of its own there is no such group.
+                # EINVAL: in a new user namespace the group does not exist.
                 if e.errno not in (errno.EPERM, errno.EINVAL):
                     raise
 
     def look_on(fd, then):
         def as_who_opened_it():
-            os.fstat(fd)  # the kernel knows it as the user's
+            os.fstat(fd)  # the kernel caches the user as owner
             os.fchmod(fd, 0o640)
             os.fchown(fd, -1, group)
             os.write(ready[1], b"1")
@@ -434,7 +434,7 @@ def test_who_is_not_the_owner_any_more(c):
         return as_who_opened_it
 
     def in_a_namespace_of_its_own(fd):
-        if libc.unshare(0x10000000) == 0:  # CLONE_NEWUSER: with all capabilities, of no worth here
+        if libc.unshare(0x10000000) == 0:  # CLONE_NEWUSER: all capabilities, without effect here
             refused(fd)
 
     for then in (refused, in_a_namespace_of_its_own):
@@ -456,7 +456,7 @@ def test_who_is_not_the_owner_any_more(c):
 
 
 def test_capabilities_of_who_is_not_root(c):
-    """Of these only the kernel knows."""
+    """Only the kernel has a process's capabilities."""
     path = c.mnt(1) + "/capable"
     put(path, b"x")
     for cap, command, errors in (("net_raw", ["chmod", "0777"], 1),

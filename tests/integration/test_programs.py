@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Programs as people run them, on real mounts: what they leave must be what they leave elsewhere.
+"""Common programs on real mounts: they must leave there what they leave on other file systems.
 A program that is not installed is skipped, by its name.
 
 long: yes
@@ -39,7 +39,7 @@ def run(*argv, **kw):
 
 
 def lacks(*programs):
-    """Says so, where one is not there."""
+    """Prints the programs that are not installed, and returns them."""
     missing = [p for p in programs if not shutil.which(p)]
     if missing:
         print("skipped: %s is not installed" % ", ".join(missing))
@@ -47,7 +47,7 @@ def lacks(*programs):
 
 
 def lacks_mpi(mpicc, mpirun, package):
-    """Debian's compilers of MPI come without its headers."""
+    """Debian's MPI compilers come without the headers."""
     if lacks(mpicc, mpirun):
         return True
     try:
@@ -101,7 +101,7 @@ def test_git(c):
     with open(there + "/README.md", "a") as f:
         f.write("more\n")
     run(*git, there, "commit", "-qam", "more")
-    # The other mount sees the same repository, whole and clean, and goes on with it.
+    # The other mount has a complete and clean repository, and continues in it.
     wait_until(lambda: run(*git, here, "status", "--porcelain") == "", 10, "a clean tree")
     run(*git, here, "checkout", "-qb", "two", "HEAD~1")
     run(*git, here, "fsck", "--full")
@@ -142,7 +142,7 @@ def sqlite_counts(folders, mode, each):
 
 
 def test_sqlite_with_a_log_ahead(c):
-    sqlite_counts([c.mnt()] * 3, "wal", 200)  # its index is shared memory: one mount
+    sqlite_counts([c.mnt()] * 3, "wal", 200)  # the index is shared memory: one mount only
 
 
 def test_sqlite_with_rollback_journals_from_two_mounts(c):
@@ -187,7 +187,7 @@ def test_postgres(c):
                                           stdout=subprocess.DEVNULL).returncode == 3,
                    30, "it died")
         time.sleep(1)
-        server("start")  # what it had committed is there
+        server("start")  # all committed data is there
         assert sql("select count(*) from pgbench_history") == n
         assert sql("select sum(abalance) from pgbench_accounts") == total
     finally:
@@ -199,7 +199,7 @@ def test_postgres(c):
 # ---- copies of trees ----
 
 def make_tree(top):
-    """A bit of everything that a tree can hold."""
+    """One of everything that a tree can hold."""
     os.makedirs(top + "/a/b/c")
     odd = b"/odd \n\x01\xff\\*'\""
     for i in range(200):
@@ -276,7 +276,7 @@ def test_tar_round_trip(c):
 # ---- Python and numbers ----
 
 def test_imports_from_two_mounts(c):
-    """Many interpreters that compile the same modules at the same time."""
+    """Many interpreters that compile the same modules concurrently."""
     package = c.mnt() + "/storm"
     os.mkdir(package)
     n = 300
@@ -288,7 +288,7 @@ def test_imports_from_two_mounts(c):
     program = "import storm; assert sum(getattr(storm, 'm%%d' %% i).x for i in range(%d)) == %d" % (
         n, n * (n - 1) // 2)
     env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    for _ in range(2):  # compiled, then read
+    for _ in range(2):  # first compiles, then reads
         all_of([start(sys.executable, "-c", program, env=dict(env, PYTHONPATH=c.mnt(1 + i % 2)))
                 for i in range(6)])
     assert len(os.listdir(c.mnt(2) + "/storm/__pycache__")) == n + 1
@@ -296,7 +296,7 @@ def test_imports_from_two_mounts(c):
 
 
 def test_a_checkpoint_replaces_the_last_one(c):
-    """As torch.save and its callers do it: written beside, synced, renamed; read while it is."""
+    """Like torch.save and its callers: write a new file, sync, rename; another mount reads it."""
     try:
         import torch
     except ImportError:
@@ -317,7 +317,7 @@ def test_a_checkpoint_replaces_the_last_one(c):
         os.rename(path + ".new", path)
         with open(other, "rb") as f:
             got = torch.load(f) if torch else pickle.load(f)
-        # Not older than a second; never a mixture.
+        # At most one second old; never a mixture.
         assert step - 1 <= got["step"] <= step or got["step"] >= 0
         w = got["w"]
         assert (w == got["step"]).all() if torch else w == bytes([got["step"]]) * (1 << 20)
@@ -325,7 +325,7 @@ def test_a_checkpoint_replaces_the_last_one(c):
 
 
 def test_mapped_arrays(c):
-    """Headers and numbers, written by mapping on one mount, read by mapping on the other."""
+    """Headers and numbers that one mount writes, and the other reads, through a mapping."""
     size = 24 << 20
     path, other = c.mnt() + "/array.npy", c.mnt(2) + "/array.npy"
     head = b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': (3145728,), }"
@@ -369,8 +369,8 @@ READ_TENSORS = textwrap.dedent("""
 
 
 def test_mapped_tensors(c):
-    """A length, a description, arrays one behind the other, as safetensors has it: written, then
-    mapped by several readers at once on both mounts, in any order; replaced by another one."""
+    """Like safetensors: a length, a description, and consecutive arrays. Several readers on both
+    mounts map the file at once, in any order; then another file replaces it."""
     path, n = "/model.safetensors", 60
     for version in range(3):
         head, data = {}, b""
@@ -390,7 +390,7 @@ def test_mapped_tensors(c):
 
 
 def test_a_cache_folder_under_a_lock(c):
-    """Who comes first computes, all others take what is there: exactly one computes each."""
+    """The first process computes a value, the others take it: exactly one computes each."""
     program = textwrap.dedent("""
         import fcntl, os, sys
         top = sys.argv[1]
@@ -460,8 +460,8 @@ int main(int argc, char **argv)
 """
 
 
-# Open MPI: more ranks than processors, as root, and by loopback, which is all that tests/run leaves
-# and which it does not take by itself once lo has two addresses.
+# Open MPI with more ranks than processors, as root, and over loopback: tests/run provides nothing
+# else, and Open MPI does not use lo by itself if it has two addresses.
 OPEN_MPI = {"OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl": "self,vader",
             "OMPI_MCA_oob_tcp_if_include": "lo"}
@@ -485,7 +485,7 @@ def collective_writes(c, mpicc, mpirun, **env):
 
 
 def test_collective_writes_of_open_mpi(c):
-    """Its own way, and that of ROMIO, which locks what it writes."""
+    """By Open MPI's own component, and by ROMIO, which locks the ranges that it writes."""
     if lacks_mpi("mpicc.openmpi", "mpirun.openmpi", "libopenmpi-dev"):
         return
     for io in "ompio", "romio321":
@@ -498,7 +498,7 @@ def test_collective_writes_of_mpich(c):
     collective_writes(c, "mpicc.mpich", "mpirun.mpich")
 
 
-# Each rank sees one of the mounts at the same place: these programs know one path for all.
+# Each rank has one of the mounts at one path, because these programs use one path for all.
 ON_MOUNT = """
     rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
     if [ $((rank % 2)) = 0 ]; then mount --bind "$1" "$3"; else mount --bind "$2" "$3"; fi
@@ -515,7 +515,7 @@ def ranks(c, n, *argv):
 
 
 def test_ior_from_two_mounts(c):
-    """Everybody reads what a neighbour, on the other mount, has written, and looks at each byte."""
+    """Each rank reads what a neighbour on the other mount has written, and checks each byte."""
     if lacks("ior", "mpirun"):
         return
     out = c.dir + "/place/ior"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 120
-"""Quotas of directory trees: counted exactly, kept by names and writes, shown by statfs."""
+"""Quotas of directory trees: counted exactly, enforced for names and writes, reported by statfs."""
 import base64
 import errno
 import json
@@ -36,7 +36,7 @@ def set_quota(c, path, *args):
 
 
 def counts(c, path, inodes, size):
-    """Closing is not waited for, and files are settled then."""
+    """Waits until the quota has these counts: a close is asynchronous, and settles the file."""
     def right():
         q = quota(c, path)
         return (q["inodes"], q["bytes"], q["reserved"]) == (inodes, size, 0)
@@ -47,7 +47,7 @@ def counts(c, path, inodes, size):
 
 
 def du(path):
-    """What the counts must be: inodes, bytes."""
+    """The counts that are right: (inodes, bytes)."""
     seen, total = set(), 0
     for top, dirs, files in os.walk(path):
         for name in ["."] + files:
@@ -55,7 +55,7 @@ def du(path):
             if st.st_ino not in seen:
                 seen.add(st.st_ino)
                 total += st.st_blocks * 512
-                if stat.S_ISLNK(st.st_mode):  # what a link says counts, in sectors
+                if stat.S_ISLNK(st.st_mode):  # the target of a link counts, in sectors
                     total += (st.st_size + 511) // 512 * 512
     return len(seen), total
 
@@ -76,7 +76,7 @@ def test_what_is_there_is_counted_in_and_what_comes_too(c):
     inodes, size = du(d)
     assert inodes == 7 and size >= 3 * MIB + 100000
     os.truncate(d + "/sub/deep/new", 0)
-    os.unlink(d + "/sub/old")  # has another name
+    os.unlink(d + "/sub/old")  # the file has another name
     os.unlink(d + "/sub/link")
     time.sleep(1.2)
     counts(c, d, *du(d))
@@ -98,7 +98,7 @@ def test_inodes_are_limited_exactly(c):
     expect_errno(errno.EDQUOT, os.symlink, "x", d + "/4")
     expect_errno(errno.EDQUOT, os.mkfifo, d + "/4")
     expect_errno(errno.EDQUOT, os.open, d, os.O_TMPFILE | os.O_WRONLY)
-    os.link(d + "/0", d + "/4")  # a name is no inode
+    os.link(d + "/0", d + "/4")  # a second name is no inode
     os.unlink(d + "/1")
     put(d + "/5")
     st = os.statvfs(d)
@@ -141,7 +141,7 @@ def test_writes_stop_at_the_limit(c):
     except OSError as e:
         assert e.errno == errno.EDQUOT, e
     assert 7 * MIB < written <= 8 * MIB, written
-    os.pwrite(fd, b"y" * 100000, 0)  # overwriting needs no space
+    os.pwrite(fd, b"y" * 100000, 0)  # an overwrite needs no space
     os.close(fd)
     time.sleep(1.2)
     counts(c, d, *du(d))
@@ -154,7 +154,7 @@ def test_writes_stop_at_the_limit(c):
     os.close(fd)
     st = os.statvfs(d)
     assert st.f_blocks * st.f_frsize == 8 * MIB and st.f_bavail * st.f_frsize < 200000
-    os.truncate(d + "/b", 100 * MIB)  # a hole, which takes no space until it is filled
+    os.truncate(d + "/b", 100 * MIB)  # a hole takes no space until it is filled
     fd = os.open(d + "/b", os.O_WRONLY)
     expect_errno(errno.EDQUOT, os.pwrite, fd, bytes(MIB), 50 * MIB)
     os.close(fd)
@@ -183,7 +183,7 @@ def append(path, size):
 
 
 def test_full_for_every_mount_and_over_a_restart(c):
-    """What is there can be read and removed, and is enough to make room."""
+    """A full tree can be read, and removing files frees enough space."""
     d, e = c.mnt(1) + "/full", c.mnt(2) + "/full"
     os.mkdir(d)
     set_quota(c, d, "--bytes", "4M", "--inodes", "12")
@@ -220,7 +220,7 @@ def test_full_for_every_mount_and_over_a_restart(c):
 
 
 def fill_with_attributes(d, n, size):
-    """60 attributes of each of n files until the limit; returns how many bytes were taken."""
+    """Sets 60 attributes on each of n files until the limit. Returns the number of bytes."""
     taken = 0
     for i in range(n):
         put("%s/%d" % (d, i))
@@ -292,7 +292,7 @@ def test_moving_across_the_border_is_copying(c):
     expect_errno(errno.EXDEV, os.rename, d + "/in", out + "/in")
     expect_errno(errno.EXDEV, os.link, out + "/f", d + "/f")
     subprocess.run(["mv", out + "/f", d + "/f"], check=True)
-    os.rename(d, c.mnt() + "/border2")  # the root itself keeps what it counts
+    os.rename(d, c.mnt() + "/border2")  # the root of the quota keeps its counts
     d = c.mnt() + "/border2"
     time.sleep(1.2)
     counts(c, d, *du(d))
@@ -328,7 +328,7 @@ def paths_below(d):
 
 
 def make_two(c, name):
-    """A directory with two of many files, so that a walk is in one while the other waits."""
+    """A directory with two large ones, so that a walk is in one while the other is unchanged."""
     d = c.mnt() + "/" + name
     for sub in ("x", "y"):
         os.makedirs(d + "/" + sub)
@@ -338,7 +338,7 @@ def make_two(c, name):
 
 
 def stopped_within(c, d, *args):
-    """The command, stopped when it has come to the first one of make_two; and the other one."""
+    """Stops the command while it is in one directory of make_two. Returns it and the other one."""
     before = project(d + "/x")
     p = subprocess.Popen([BUILD + "/leat", "--conf", c.dev + "/conf", *args], env=c.env,
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -377,7 +377,7 @@ def test_sealed_files_are_counted_in(c):
     nvme = c.dir + "/nvme-quota"
     os.mkdir(nvme)
     c.leat("stage", "in", "sealed@v1", "--to", nvme)
-    # By another client, which may know what they counted to for ever.
+    # By another client, which may cache the previous project of sealed files forever.
     second = c.mnt(2) + "/sealed"
     assert len({project(f) for f in paths_below(second)}) == 1
     c.leat("quota", "rm", d)
@@ -426,7 +426,7 @@ def test_deep_trees_are_counted_in(c):
     d, name = c.mnt() + "/deep", "n" * 200
     os.mkdir(d)
     fd = os.open(d, os.O_RDONLY)
-    for _ in range(400):  # deeper than a path may be long, and than fts goes
+    for _ in range(400):  # deeper than the longest path, and than fts walks
         os.mkdir(name, dir_fd=fd)
         fd, above = os.open(name, os.O_RDONLY, dir_fd=fd), fd
         os.close(above)
@@ -439,7 +439,7 @@ def test_deep_trees_are_counted_in(c):
 
 
 def test_by_another_name(c):
-    """A link to the directory; a mount in which what is above it cannot be seen; the root."""
+    """A link to the directory; a mount that does not include its parent; the root."""
     d, link, bind = c.mnt() + "/named", c.mnt() + "/link", c.dir + "/bind"
     os.mkdir(d)
     put(d + "/f")
@@ -449,7 +449,7 @@ def test_by_another_name(c):
     other = c.mnt() + "/other"
     os.mkdir(other)
     set_quota(c, other, "--inodes", "10")
-    for at in (bind, other + "/bind"):  # outside, and below another quota
+    for at in (bind, other + "/bind"):  # outside, then below another quota
         os.mkdir(at)
         subprocess.run(["mount", "--bind", d, at], check=True)
         p = c.leat("quota", "rm", at, check=False)
@@ -492,7 +492,7 @@ def test_users_cannot_change_them(c):
 
 
 def listed(c, *args):
-    """By path: what `leat quota ls` says."""
+    """{path: row of `leat quota ls`}"""
     quotas = json.loads(c.leat("quota", "ls", "--json").stdout)["quotas"]
     return {base64.b64decode(q["path_b64"]) if "path_b64" in q else q["path"].encode(): q
             for q in quotas}
@@ -510,7 +510,7 @@ def test_all_are_listed(c):
         put(top + b"/a/%d" % i, 5000)
     put(top + b"/" + odd + b"/f", 100000)
     inodes, size = du(os.fsdecode(top + b"/a"))
-    counts(c, os.fsdecode(top + b"/a"), inodes - 1, size - 4096)  # without inner
+    counts(c, os.fsdecode(top + b"/a"), inodes - 1, size - 4096)  # without `inner`
     counts(c, os.fsdecode(top + b"/" + odd), *du(os.fsdecode(top + b"/" + odd)))
     at = {b"/all/a": "a", b"/all/a/inner": "a/inner", b"/all/" + odd: odd}
     rows = listed(c)
@@ -528,7 +528,7 @@ def test_all_are_listed(c):
     assert a[:10] == a[:2] + ["10.0", "MiB", "-", "6", "100", "2", "ended", "/all/a"], a
     assert "-" == lines["/all/a/inner"][-2], lines
     assert "/all/odd\\x0a\\xff\\x1b[31m\u00e4" in lines, lines
-    # A renamed one is shown where it is now, one that is taken away is not.
+    # A renamed directory has its new path, and a removed quota does not appear.
     os.rename(top + b"/" + odd, top + b"/plain")
     c.leat("quota", "rm", os.fsdecode(top + b"/a/inner"))
     rows = listed(c)
@@ -537,17 +537,17 @@ def test_all_are_listed(c):
 
 
 def test_users_are_told_of_what_they_could_find(c):
-    """By the credential that the command sends; what exports make of it: test_attack_exports."""
+    """Depends on the credential that the command sends; test_attack_exports covers exports."""
     top = c.mnt() + "/told"
     for name in ("open/mine", "closed/theirs"):
         os.makedirs(top + "/" + name)
         set_quota(c, top + "/" + name, "--inodes", "10")
-    os.chmod(top + "/closed", 0o711)  # may be searched, but not listed
+    os.chmod(top + "/closed", 0o711)  # may be searched, not listed
     os.chmod(top + "/open/mine", 0o700)
     mine, theirs = b"/told/open/mine", b"/told/closed/theirs"
     assert {mine, theirs} <= set(listed(c))
 
-    # A configuration of that user's own: a key must be its reader's alone.
+    # The user needs a configuration of its own, because only the owner may read a key.
     with open(c.dev + "/conf") as f:
         conf = f.read()
     key = re.search(r"^key_file = (.*)$", conf, re.M).group(1)

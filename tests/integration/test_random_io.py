@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Random reads and writes of every kind on one file, against the same bytes in memory."""
+"""Random reads and writes of every kind on one file, compared with the bytes in memory."""
 import collections
 import ctypes
 import errno
@@ -26,7 +26,7 @@ def fallocate(fd, mode, off, length):
 class Model:
     def __init__(self, path, seed):
         self.path, self.data, self.rng = path, bytearray(), random.Random(seed)
-        # For whoever has to explain a wrong byte: (what, offset, end, clock), and what was written.
+        # To explain a wrong byte: (action, offset, end, clock), and the data that was written.
         self.changes, self.payloads = [], collections.deque(maxlen=100)
         self.fd = os.open(path, os.O_RDWR | os.O_CREAT)
 
@@ -127,12 +127,12 @@ class Model:
         self.compare(os.pread(self.fd, MAX + 1, 0), 0, MAX + 1)
 
     def compare(self, got, off, length):
-        """What was read at off is right."""
+        """Checks the data that was read at off."""
         if got != self.data[off:off + length]:
             raise AssertionError(self.explain(got, off, min(length, len(self.data) - off)))
 
     def explain(self, got, off, length):
-        """Where it is wrong, what is there instead, whether the servers have it so, since when."""
+        """Reports the wrong bytes, what is there instead, whether the servers agree, since when."""
         clock, want = time.time() % 3600, self.data
         again = os.pread(self.fd, length, off)
         fd, buf = os.open(self.path, os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, MAX + 4096)
@@ -140,7 +140,7 @@ class Model:
         os.close(fd)
 
         def blocks(read):
-            """Those of the file that were not read right."""
+            """The blocks of the file that were read wrongly."""
             return [b for b in range(off // 4096 * 4096, off + length, 4096)
                     if part(read, b) != part(want[off:off + length], b)]
 

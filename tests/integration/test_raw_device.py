@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 120
-"""Object servers on raw block devices (loop devices here): format keeps off what is in use or not
-empty, a wrong device is refused at start, data survives kills, the stores are clean."""
+"""Object servers on raw block devices (here loop devices): format refuses a device that is in use
+or not empty, a start on a wrong device fails, data survives kills, the stores are clean."""
 import hashlib
 import os
 import subprocess
@@ -14,7 +14,7 @@ from cluster import BUILD, Cluster
 
 
 class LoopDevices:
-    """n loop devices over sparse files; gone at the end, whatever happened."""
+    """n loop devices over sparse files; always removed at the end."""
 
     def __init__(self, n, mib):
         self.dir = tempfile.TemporaryDirectory(prefix="leat-loop-")
@@ -59,7 +59,7 @@ def test_format_keeps_off(device, other, folder):
     for store, name, force in ((folder + "/a", device, ["--force"]), (folder + "/b", other, [])):
         out = ossd(store, "--set", "data_device=" + name, "format", *force)
         assert out.returncode == 0, out.stdout
-    # The names have changed: each index meets the other's device.
+    # The names have changed: each index finds the other one's device.
     for store, wrong in ((folder + "/a", other), (folder + "/b", device)):
         assert ossd(store, "check", "--data").returncode == 0
         os.unlink(store + "/data")

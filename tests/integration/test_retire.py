@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Targets that have left are gone: nothing shows or counts them, before and after a restart of the
-metadata server, and one that was started by mistake leaves without a drain."""
+"""Removed targets appear nowhere and count nowhere, before and after a restart of the metadata
+server; a target that was started by mistake is removed without a drain."""
 import json
 import os
 import re
@@ -10,12 +10,12 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
 from cluster import Cluster, wait_until  # noqa: E402
 
-# The lease: no target is away because the machine is slow.
+# The lease is long, so that no target is down because the machine is slow.
 CONF = {"mds": {"lease_ms": 10000}}
 
 
 def target_of(c, name):
-    """The id of the target that this object server has served last: it says so in its log."""
+    """The id of the target that this object server has served last, from its log."""
     return int(re.findall(r" target (\d+) serves at ", c.log(name))[-1])
 
 
@@ -29,7 +29,7 @@ def metric(c, name):
 
 
 def assert_gone(c, gone, n_left):
-    """No trace of these targets but in the list of all."""
+    """These targets appear only in the list of all targets."""
     assert not gone & ids(c) and gone <= ids(c, "--all"), (ids(c), ids(c, "--all"))
     assert len(ids(c)) == n_left, ids(c)
     p = c.leat("status", "--check", "--timeout", "60", "--json", check=False)
@@ -61,7 +61,7 @@ def assert_gone_for_good(c, gone, n_left):
 
 
 def test_mistaken_and_stopped(c):
-    """It has held nothing, and is down: no drain, no --lost."""
+    """A target without data is down: it needs neither a drain nor --lost."""
     by_mistake = target_of(c, "ossd5")
     c.kill("ossd5")
     wait_until(lambda: [t["state"] for t in c.status()["targets"] if t["id"] == by_mistake] ==
@@ -73,7 +73,7 @@ def test_mistaken_and_stopped(c):
 
 
 def test_started_by_mistake(c):
-    """It holds nothing: it is removed at once, and its chains have others; while it is up."""
+    """A target without data is removed immediately while up; its chains get other members."""
     by_mistake = target_of(c, "ossd4")
     c.leat("target", "remove", str(by_mistake))
     c.stop("ossd4")
@@ -83,7 +83,7 @@ def test_started_by_mistake(c):
 
 
 def test_drained(c):
-    """One that holds something is refused, and goes after its drain."""
+    """A target with data cannot be removed before its drain."""
     data = os.urandom(1 << 20)
     for i in range(6):
         with open("%s/f%d" % (c.mnt(), i), "wb") as f:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a service manager and an administrator are told: logs with priorities, where nobody reads
-stderr too; who serves and who waits; when a server cannot be reached."""
+"""What service managers and administrators learn: logs with priorities, even if no process reads
+stderr; which programs serve and which wait; when a server cannot be reached."""
 import contextlib
 import ctypes
 import json
@@ -27,7 +27,7 @@ def mount(source, at, kind, flags):
 
 
 def own_dev(folder):
-    """A mount name space whose /dev is another one, so that /dev/log is ours."""
+    """A mount namespace with another /dev, whose /dev/log belongs to the test."""
     if libc.unshare(CLONE_NEWNS) < 0:
         raise OSError(ctypes.get_errno(), "unshare")
     mount("none", "/", None, MS_REC | MS_PRIVATE)
@@ -46,7 +46,7 @@ def own_dev(folder):
 
 
 class Syslog:
-    """Takes what is sent to /dev/log."""
+    """Receives the messages to /dev/log."""
 
     def __init__(self):
         self.lines = []
@@ -90,7 +90,7 @@ def test_a_mount_in_the_background_logs_to_the_machine(c):
             head = r"^<%d>\w{3} [ \d]\d [\d:]{8} mount\.leat\[(\d+)\]: "
             daemon = int(log.wait_for(head % 30 + "leat mounted at " + at).group(1))
             supervisor = json.loads(os.getxattr(at, "leat.status"))["supervisor"]
-            # Both processes speak: the supervisor, and the daemon after the one that is killed.
+            # Both processes log: the supervisor, and the daemon after the one that is killed.
             os.kill(daemon, signal.SIGKILL)
             said = log.wait_for(head % 28 + "the daemon of %s was ended by signal 9" % at)
             assert int(said.group(1)) == supervisor
@@ -102,7 +102,7 @@ def test_a_mount_in_the_background_logs_to_the_machine(c):
 
 
 class Service:
-    """A program that is started as a service manager does it."""
+    """A program, started like a service manager starts it."""
 
     def __init__(self, argv, log, watchdog_s=None):
         self.log = log
@@ -110,7 +110,7 @@ class Service:
         self.manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.manager.bind(log + ".notify")
         self.manager.setblocking(False)
-        self.told = []  # what the manager has heard, in order
+        self.told = []  # messages to the manager, in order
         env = dict(os.environ, NOTIFY_SOCKET=log + ".notify")
         if watchdog_s:
             env["WATCHDOG_USEC"] = "%d" % (watchdog_s * 1000000)
@@ -151,7 +151,7 @@ class Service:
 
 
 def ossd(c, log, *more):
-    """In place of ossd1, which must not run."""
+    """Replaces ossd1, which must not run."""
     return Service([BUILD + "/leat-ossd", "-c", c.dev + "/conf", "--set",
                     "data_dir=%s/ossd1/store" % c.dev, "--set", "listen=127.0.0.1:0", "--set",
                     "host=host1", *more, "run"], log)
@@ -163,7 +163,7 @@ def mounted(c, at, log, options="", **more):
 
 
 def test_who_cannot_reach_the_metadata_server_says_so(c):
-    """Object servers and mounts: at once, and when it is back."""
+    """Object servers and mounts log it immediately, and log when the server is back."""
     address = re.search(r"(?m)^mds = (.*)$", get(c.dev + "/conf").decode()).group(1)
     there = r"the metadata server at (tcp:)?%s " % re.escape(address)
     away, back = there + "cannot be reached: connection refused", there + "is reached again, after"
@@ -184,7 +184,7 @@ def test_who_cannot_reach_the_metadata_server_says_so(c):
 
 
 def test_a_second_object_server_finds_a_port_for_its_metrics(c):
-    """The default one is taken: the next, and `leat status` shows which."""
+    """The default port is taken: it takes the next one, which `leat status` prints."""
     c.stop("ossd1")
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -205,7 +205,7 @@ def test_a_second_object_server_finds_a_port_for_its_metrics(c):
 
 
 def test_an_object_server_is_ready_when_it_serves(c):
-    """Not before: one that waits says so, and asks for more time."""
+    """A server that waits reports this, and requests more time."""
     c.stop("ossd1")
     c.stop("mds")
     with ossd(c, c.dir + "/ossd.log", "--set", "metrics=") as s:
@@ -214,7 +214,7 @@ def test_an_object_server_is_ready_when_it_serves(c):
         assert not s.is_told("^READY=1$"), s.told
         c.start("mds")
         s.wait_told("^READY=1$")
-        # What it says is true when it says so.
+        # The log shows that the message is true at that time.
         assert re.search("target 1 serves at", get(s.log).decode())
         s.wait_told("^STATUS=1 of 1 targets serve$")
         s.process.send_signal(signal.SIGTERM)
@@ -242,7 +242,7 @@ def test_a_metadata_server_and_an_agent_are_ready_when_they_serve(c):
 
 
 def test_a_taken_port_costs_the_page_alone(c):
-    """Of the metadata server, a mount and an agent as of an object server."""
+    """The metadata server, a mount and an agent serve without the page, like an object server."""
     at = c.dir + "/no-page"
     os.makedirs(at, exist_ok=True)
     os.makedirs(c.dir + "/local", exist_ok=True)
@@ -269,7 +269,7 @@ def test_a_taken_port_costs_the_page_alone(c):
 
 
 def test_an_agent_ends_without_a_metadata_server(c):
-    """It does not wait for an answer that will not come: that would take ten minutes."""
+    """The agent must not wait for a reply until the timeout of ten minutes."""
     conf = c.dir + "/patient.conf"
     with open(c.dev + "/conf", encoding="utf-8") as f, open(conf, "w", encoding="utf-8") as to:
         to.write(f.read() + "\n[client]\nrequest_timeout_ms = 600000\n")
@@ -286,10 +286,10 @@ def test_an_agent_ends_without_a_metadata_server(c):
 
 
 def test_a_mount_is_ready_when_it_is_mounted(c):
-    """Its supervisor says so, also after an upgrade, and ends a daemon that is stuck."""
+    """The supervisor reports it, also after an upgrade, and kills a stuck daemon."""
     at = c.dir + "/m"
     os.makedirs(at, exist_ok=True)
-    # A daemon is stuck after two thirds of that: it is not, where the machine is only busy.
+    # A daemon counts as stuck after two thirds of this, which a busy machine does not reach.
     with mounted(c, at, c.dir + "/mount.log", watchdog_s=12) as m:
         m.wait_told("^READY=1$")
         assert os.path.ismount(at)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 120
-"""Two object servers of three disks each: six targets, each with a loop of its own, on one page of
-metrics; a disk that fails takes only its own target out of service; a disk can be added."""
+"""Two object servers of three disks each: six targets, each with its own loop, on one metrics page.
+A disk that fails stops its own target only; a disk can be added."""
 import os
 import re
 import subprocess
@@ -31,10 +31,10 @@ def targets(c):
 
 def test_six_targets_serve(c):
     assert len(targets(c)) == 6, targets(c)
-    write_files(c, 24, "a")  # so many that every disk surely has some
+    write_files(c, 24, "a")  # enough for every disk to have some
     read_files(c, 24, "a")
     used = [len(os.listdir("%s/ossd%d" % (c.dev, n))) for n in (1, 2)]
-    assert used == [4, 4], used  # three stores and the file that says ready
+    assert used == [4, 4], used  # three stores and the ready file
     text = c.metrics_of("ossd1")
     writes = re.findall(r'^leat_ossd_\w*write_bytes_total\{disk="(\d)"\} (\d+)$', text, re.M)
     assert [d for d, _ in writes] == ["0", "1", "2"] and all(int(v) > 0 for _, v in writes), writes
@@ -76,12 +76,12 @@ def test_a_disk_is_added(c):
 
 
 def test_a_refused_store_ends_alone(c):
-    """A copy of a store that went back in time is refused; the other disks go on."""
+    """An old copy of a store is refused; the other disks continue."""
     old = c.dev + "/ossd1/store3"
     c.stop("ossd1")
     subprocess.run(["cp", "-a", old, c.dir + "/old"], check=True)
     c.start("ossd1")
-    write_files(c, 100, "c", 3000)  # so many that some are surely on that disk
+    write_files(c, 100, "c", 3000)  # enough for that disk to have some
     c.stop("ossd1")
     subprocess.run(["rm", "-r", old], check=True)
     subprocess.run(["mv", c.dir + "/old", old], check=True)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Grid Engine's prolog and epilog and PBS's hook, called as those call them: staged on all nodes of
-the job, and what fails is the job's failure, never the node's."""
+"""Grid Engine's prolog and epilog and PBS's hook, called like Grid Engine and PBS call them: they
+stage on all nodes of the job, and a failure fails the job, never the node."""
 # timeout: 180
 import json
 import os
@@ -53,7 +53,7 @@ def can_be_evicted(c, name, folder):
 
 
 def sge(c, script, names, **more):
-    # As the shepherd, their parent: in the folder of the job.
+    # Like the shepherd, which runs them in the folder of the job.
     spool = "%s/active_jobs/%s" % (c.dir, more.pop("job", "42.1"))
     os.makedirs(spool, exist_ok=True)
     with open(spool + "/pe_hostfile", "w") as f:
@@ -78,9 +78,9 @@ def test_grid_engine(c):
         assert not can_be_evicted(c, "one", c.dir + "/sge-" + node), "leased by the job"
     assert sge(c, "epilog", "one@v1").returncode == 0
     assert can_be_evicted(c, "one", c.dir + "/sge-n1")
-    # jobs that want nothing
+    # jobs without data sets
     assert sge(c, "prolog", "").returncode == 0
-    # the job's own failures
+    # failures of the job itself
     p = sge(c, "prolog", "none@v1")
     assert p.returncode == 100 and "none@v1" in p.stderr, p
     for bad in ("../x", "one@v1;id", "--to@x", "one", "one@v1,"):
@@ -91,7 +91,7 @@ def test_grid_engine(c):
 
 
 def test_array(c):
-    """Each task of an array holds what it uses, whichever of them ends first."""
+    """Each task of an array holds its own lease, whichever task ends first."""
     make_set(c, "array")
     folders = [c.dir + "/sge-n1", c.dir + "/sge-n2.site"]
     for task in ("1", "2"):

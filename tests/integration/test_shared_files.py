@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Files that several mounts have open, one of them to write: who reads and writes asks the object
-servers alone, and sees what others write, cut off and change."""
+"""Files that several mounts have open, one of them to write: reads and writes need the object
+servers only, and see the writes, truncations and changes of other mounts."""
 import errno
 import json
 import mmap
@@ -27,7 +27,7 @@ def asked(c, i):
 
 
 class Shared:
-    """One file, open by both mounts, for reading and writing."""
+    """One file that both mounts have open for reading and writing."""
 
     def __init__(self, c, name, blocks=BLOCKS):
         self.c = c
@@ -35,7 +35,7 @@ class Shared:
         with open(self.paths[0], "wb") as f:
             f.write(bytes(blocks * BLOCK))
         self.fds = [os.open(p, os.O_RDWR) for p in self.paths]
-        # The first was opened under a lease: its kernel has pages, which go a moment after each
+        # The first open was under a lease, so its kernel caches pages, which are dropped after each
         # read (docs/decisions/0007).
         os.close(self.fds[0])
         self.fds[0] = os.open(self.paths[0], os.O_RDWR)
@@ -58,7 +58,7 @@ class Shared:
 
 
 def exchange(fds, blocks, rounds, tag):
-    """Each writes in turn; the other reads it at once."""
+    """The mounts write in turn; the other one reads immediately."""
     for n in range(rounds):
         writer, reader = fds[n % 2], fds[1 - n % 2]
         at = n * 37 % blocks * BLOCK
@@ -72,7 +72,7 @@ def test_reads_and_writes_ask_nobody(c):
         before = [asked(c, i) for i in (1, 2)]
         started = time.monotonic()
         exchange(s.fds, BLOCKS, 500, b"nobody")
-        # Once a second whether it is still so.
+        # Each mount checks once a second that the file is still shared.
         most = 4 + 2 * (time.monotonic() - started)
         for i in (1, 2):
             assert asked(c, i) - before[i - 1] <= most, (asked(c, i) - before[i - 1], most)
@@ -93,7 +93,7 @@ def test_pages_of_who_had_it_open_first(c):
                 os.pread(reader, 4 * BLOCK, 0)
                 assert os.pwrite(writer, data, at) == BLOCK
                 assert os.pread(reader, BLOCK, at) == data, n
-                # And where it ends.
+                # And at the end of the file.
                 end = os.fstat(writer).st_size
                 os.pread(reader, 2 * BLOCK, end - 100)
                 assert os.pwrite(writer, data[:10], end) == 10
@@ -104,7 +104,7 @@ def test_pages_of_who_had_it_open_first(c):
 
 
 def test_what_who_had_it_open_first_writes(c):
-    """Its kernel keeps a page that it has written, which others write next."""
+    """One mount's kernel keeps a page that it has written, and the other mount writes it next."""
     path = c.mnt(1) + "/first-writes"
     with open(path, "wb") as f:
         f.write(bytes(4 * BLOCK))
@@ -127,7 +127,7 @@ def test_what_who_had_it_open_first_writes(c):
 
 
 def test_a_mapping_of_a_file_that_several_have_open(c):
-    """Pages of a file that was opened past the pages."""
+    """Maps a file whose opens bypass the page cache."""
     path = c.mnt(1) + "/mapped"
     with open(path, "wb") as f:
         f.write(bytes(4 * BLOCK))
@@ -147,7 +147,7 @@ def test_a_mapping_of_a_file_that_several_have_open(c):
 
 
 def leases_run_out(c):
-    """Chunk leases that no mount gave back in time, of all object servers."""
+    """Chunk leases that no mount released in time, over all object servers."""
     name, n = "leat_ossd_chunk_leases_run_out_total", 0
     for server in ("ossd1", "ossd2", "ossd3", "ossd4"):
         n += sum(int(line.split()[1]) for line in c.metrics_of(server).splitlines()
@@ -170,9 +170,9 @@ for at in range(first, first + size // 2, 4096):
 
 
 def test_two_mappings_that_are_written(c):
-    """Each mount changes its own half; with each page the kernel reads others around it, also of
-    the other half. What drops these waits for pages that are written back, which must not wait
-    for what the other mount is to drop."""
+    """Each mount changes its own half. With each page the kernel also reads others around it, of
+    the other half too. Dropping these waits for write-back of pages, which must not wait for the
+    pages that the other mount is to drop."""
     size, before = 8 << 20, leases_run_out(c)
     for n in range(8):
         paths = ["%s/halves%d" % (c.mnt(i), n) for i in (1, 2)]
@@ -199,7 +199,7 @@ def test_two_mappings_that_are_written(c):
 
 
 def test_who_syncs_a_mapping_is_seen_in_others(c):
-    """Also while another mount's kernel is slow to drop what it has shown."""
+    """Even while the other mount's kernel is slow to drop pages."""
     path = c.mnt(1) + "/synced"
     with open(path, "wb") as f:
         f.write(bytes(2 * BLOCK))
@@ -222,7 +222,7 @@ def test_the_metadata_server_is_not_needed(c):
     with Shared(c, "not-needed") as s:
         c.kill("mds", signal.SIGSTOP)
         try:
-            # Leases end 4 s after it was heard last.
+            # Leases expire 4 s after the last contact with the metadata server.
             end, rounds = time.monotonic() + 2, 0
             while rounds < 200 and time.monotonic() < end:
                 exchange(s.fds, BLOCKS, 10, b"stopped")
@@ -238,7 +238,7 @@ def test_the_metadata_server_is_not_needed(c):
 
 
 def test_the_end_of_the_file(c):
-    """What is behind it is asked of the object servers, and seen by both when it moves."""
+    """The object servers answer reads past the end, and both mounts see the end move."""
     with Shared(c, "end", blocks=4) as s:
         one, two = s.fds
         for n in range(4, 60):
@@ -258,7 +258,7 @@ def test_the_end_of_the_file(c):
 
 
 def test_cut_while_it_is_read(c):
-    """A byte that was cut off is never read again, whoever knew how long the file was."""
+    """A byte that was truncated is never read again, whichever size a mount has cached."""
     with Shared(c, "cut", blocks=64) as s:
         one, two = s.fds
         for n in range(40):
@@ -271,7 +271,7 @@ def test_cut_while_it_is_read(c):
 
 
 def test_what_is_being_cut_is_no_hole(c):
-    """A file without holes, cut to its first chunk by one mount and written again by chunks."""
+    """One mount truncates a file without holes to its first chunk, and writes the chunks again."""
     with Shared(c, "no hole", 1) as s:
         stop, seen, mib = threading.Event(), set(), 1 << 20
 
@@ -285,7 +285,7 @@ def test_what_is_being_cut_is_no_hole(c):
             while not stop.is_set():
                 try:
                     seen.add(os.lseek(s.fds[1], mib, os.SEEK_DATA))
-                except OSError as e:  # ENXIO: it ends there
+                except OSError as e:  # ENXIO: the end of the file
                     seen.add(e.errno)
 
         ts = [threading.Thread(target=f) for f in (cut_and_fill, look, look, look)]
@@ -299,7 +299,7 @@ def test_what_is_being_cut_is_no_hole(c):
 
 
 def test_a_mode_that_changes(c):
-    """A write by somebody else takes away the set-user-id bit, however it got there."""
+    """A write by another user clears the set-user-id bit, however the bit was set."""
     with Shared(c, "mode") as s:
         os.chmod(s.paths[0], 0o666)
 
@@ -357,7 +357,7 @@ def test_who_is_left_asks_nobody(c):
 
 
 def answered_alone(c, fd):
-    """fstat, while no server answers."""
+    """True if fstat returns while no server answers."""
     servers = ["mds"] + c.ossd
     for name in servers:
         c.kill(name, signal.SIGSTOP)
@@ -373,7 +373,7 @@ def answered_alone(c, fd):
 
 
 def test_who_writes_alone_again_knows_the_size(c):
-    """Behind a reader who has gone: nobody else has it open, so there is a write lease."""
+    """The reader closes the file, so the only opener gets a write lease."""
     path = c.mnt(1) + "/alone"
     with open(path, "wb") as f:
         f.write(b"1")
@@ -387,7 +387,7 @@ def test_who_writes_alone_again_knows_the_size(c):
 
     def again():
         os.pwrite(writer, b"again", 0)
-        os.fsync(writer)  # what is written behind has no time yet
+        os.fsync(writer)  # without it the write has no time yet
         return answered_alone(c, writer)
     wait_until(again, 30, "a write lease")
     assert get(c.mnt(2) + "/alone")[:5] == b"again"
@@ -395,12 +395,12 @@ def test_who_writes_alone_again_knows_the_size(c):
 
 
 def test_who_only_looks_takes_no_lease(c):
-    """At the size of a file that another mount writes, without having it open."""
+    """A stat of a file that another mount writes, without an open."""
     writer = os.open(c.mnt(1) + "/looked-at", os.O_RDWR | os.O_CREAT)
     for n in range(1, 4):
         os.pwrite(writer, b"%d" % n * 1000, 0)
         assert os.stat(c.mnt(2) + "/looked-at").st_size == 1000
-        time.sleep(0.5)  # what has been recalled is given to nobody for a while
+        time.sleep(0.5)  # after a recall no lease is given for a while
         assert os.stat(c.mnt(2) + "/looked-at").st_size == 1000
 
     def again():
@@ -412,10 +412,10 @@ def test_who_only_looks_takes_no_lease(c):
 
 
 def test_a_file_that_grows(c):
-    """Its record knows nothing of what the writers have added; looks and reads cross each other."""
+    """Its record lacks the data that writers have added; stats and reads run concurrently."""
     with Shared(c, "grows", blocks=0) as s:
         one, two = s.fds[0], os.open(s.paths[1], os.O_RDONLY)
-        os.close(s.fds[1])  # who does not write knows nothing of the size but what it is told
+        os.close(s.fds[1])  # a reader has no size of its own
         s.fds[1] = two
         stop = threading.Event()
         wrong = []
@@ -440,8 +440,8 @@ def test_a_file_that_grows(c):
 
 
 def test_many_at_once(c):
-    """Both write at the same time, blocks of their own; a third closes and opens it all the time,
-    which ends and begins the sharing."""
+    """Both mounts write blocks of their own concurrently. A third thread repeatedly opens and
+    closes the file, which starts and ends the sharing."""
     with Shared(c, "many") as s:
         stop = threading.Event()
         wrong = []

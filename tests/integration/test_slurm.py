@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A real Slurm of four nodes on this host: jobs start with their data staged on every node, what
-goes wrong is the job's reason in squeue, and no node is drained."""
+"""A real Slurm of four nodes on this host: jobs start with their data staged on every node, a
+failure is the job's reason in squeue, and no node is drained."""
 # timeout: 600
 import glob
 import os
@@ -64,7 +64,7 @@ class Slurm:
         self.c = c
         self.dir = c.dir + "/slurm"
         self.children = []
-        self.user = pwd.getpwnam("nobody")  # Slurm gives root no burst buffers
+        self.user = pwd.getpwnam("nobody")  # Slurm gives no burst buffers to root
         self.env = dict(os.environ, SLURM_CONF=self.dir + "/slurm.conf",
                         LEAT_CONF=c.dev + "/conf")
 
@@ -91,7 +91,7 @@ class Slurm:
         self.write("leat-slurm.conf", LEAT_SLURM_CONF.format(
             build=BUILD, leat_conf=self.c.dev + "/conf", dir=self.dir))
         self.write("burst_buffer.conf", "Directive=BB_LUA\nStageInTimeout=100\n")
-        for name in ("leat-slurm", "prolog", "epilog"):  # slurmd gives them no environment
+        for name in ("leat-slurm", "prolog", "epilog"):  # slurmd passes no environment to them
             self.write(name, '#!/bin/sh\nexec %s/deploy/slurm/%s --conf %s/leat-slurm.conf "$@"\n' %
                        (SRC, name, self.dir), 0o755)
         for name in ("burst_buffer.lua", "job_submit.lua"):
@@ -178,7 +178,7 @@ class Slurm:
         assert told[0]["JobState"] == state, (told[1], self.output(job))
 
     def reason(self, job, words, keep=False):
-        """The job waits, and says why in squeue."""
+        """Waits until squeue shows the reason of the pending job."""
         wait_until(lambda: words in self.run("squeue", "-h", "-o", "%r %R", "-j", job).stdout, 60,
                    "job %s gives the reason: %s" % (job, words))
         if not keep:
@@ -201,8 +201,8 @@ def make_set(c, name):
     c.leat("dataset", "create", name + "@v1", folder)
 
 
-# On each node: the copy is ready and is what the source is. What a task has to say goes to a file:
-# the output of one node's tasks was once not in what srun gave (busy machine, no error told).
+# On each node: the copy is ready and equals the source. Tasks report to files, because srun may
+# lose the output of one node's tasks without an error.
 LOOK = """
 export LEAT={leat} SOURCE={source}
 srun bash -c '
@@ -233,7 +233,7 @@ def test_option(s):
     out = s.output(job)
     assert same_on(s, job) == NODES, out
     assert "env one@v1 %s/nvme-n" % s.dir in out, out
-    # it was the burst buffer that did it, before the job started
+    # the burst buffer staged it, before the job started
     with open(s.dir + "/slurmctld.log") as f:
         assert "leat=one@v1" in f.read() or staged_on(s, "one") == NODES
 
@@ -246,7 +246,7 @@ def test_directive(s):
 
 
 def test_reasons(s):
-    """Refused at once, or pending with the reason; and the nodes stay."""
+    """A job is refused immediately or pends with the reason; the nodes stay in service."""
     bad = s.run("sbatch", "--stage=no/name", s.dir + "/job.sh", check=False)
     assert bad.returncode != 0 and "NAME@VERSION" in bad.stderr, bad.stderr
     s.write("bad.sh", "#!/bin/bash\n#BB_LUA leat=../x\ntrue\n", 0o755)
@@ -254,7 +254,7 @@ def test_reasons(s):
     assert bad.returncode != 0, bad
     s.reason(s.submit("true\n", "--stage=none@v1"), "none@v1")
     s.reason(s.submit("#BB_LUA leat=one@v1 limit=1K\ntrue\n"), "more than limit=1K")
-    # on one node it cannot be staged
+    # one node cannot stage it
     shutil.rmtree(s.dir + "/nvme-n3")
     s.write("nvme-n3", "in the way\n")
     make_set(s.c, "three")
@@ -270,19 +270,19 @@ def test_reasons(s):
 
 
 def leases(s, node):
-    """The jobs that hold a copy there."""
+    """The jobs that hold a copy on the node."""
     return sorted(os.path.basename(path) for path in glob.glob(
         "%s/nvme-%s/.leat/**/leases/slurm-*" % (s.dir, node), recursive=True))
 
 
 def hook(s, *argv):
-    """leat-slurm as root calls it."""
+    """Calls leat-slurm like root does."""
     return subprocess.run([s.dir + "/leat-slurm", *argv], env=s.env, stdin=subprocess.DEVNULL,
                           text=True, stdout=subprocess.PIPE, timeout=300, check=False)
 
 
 def test_job_name(s):
-    """What a user calls his job does not choose the nodes, nor become words of a command."""
+    """A job name neither chooses nodes nor becomes part of a command."""
     make_set(s.c, "named")
     s.write("asked", "")
     with open(s.dir + "/leat-slurm.conf") as f:
@@ -303,11 +303,11 @@ def test_job_name(s):
 
 
 def test_failed_elsewhere(s):
-    """One node cannot stage: the others hold nothing for a job that may never run."""
+    """One node cannot stage: the others hold no lease for a job that may never run."""
     make_set(s.c, "partly")
     shutil.rmtree(s.dir + "/nvme-n3")
     s.write("nvme-n3", "in the way\n")
-    # Of a job that Slurm has never heard of: its teardown finds no nodes either.
+    # Slurm does not have this job, so a teardown would not find its nodes either.
     p = hook(s, "stage", "777", "n[1-4]", "partly@v1")
     assert p.returncode != 0 and p.stdout.startswith("leat: n3: "), p
     assert staged_on(s, "partly") == ["n1", "n2", "n4"]
@@ -318,8 +318,8 @@ def test_failed_elsewhere(s):
 
 
 def test_without_burst_buffer(s):
-    """srun in the place of a batch script: the prolog begins, the tasks wait; when it cannot be,
-    they say why."""
+    """srun instead of a batch script: the prolog starts staging, the tasks wait; on failure the
+    tasks report the reason."""
     make_set(s.c, "four")
     s.write("job_submit.lua", "function slurm_job_submit(...) return slurm.SUCCESS end\n"
             "function slurm_job_modify(...) return slurm.SUCCESS end\nreturn slurm.SUCCESS\n")
@@ -332,8 +332,8 @@ def test_without_burst_buffer(s):
     wait_until(s.all_idle, 60, "no node is drained")
 
 
-# What each process says of itself: which way, rank, world, ranks of its node. It writes a file
-# of its own (see LOOK). A task that fails ends the job, with its words.
+# Each process writes its way of start, rank, world, and ranks of its node to a file of its own (see
+# LOOK). A task that fails ends the job, with its words.
 TOLD = """
 import os, sys
 from leat import rank_and_world
@@ -342,7 +342,7 @@ rank, world = rank_and_world()
 with open("%s/%s.%d" % (sys.argv[1], sys.argv[2], os.getpid()), "x") as f:
     print(rank, world, ranks_of_node(rank, world), file=f)
 """
-# torchrun of an old torch does not start under a new Python: what it sets, for two processes.
+# An old torchrun does not start under a new Python: sets its variables, for two processes.
 TORCHRUN = """#!/bin/bash
 first=$((SLURM_PROCID * 2)) world=$((SLURM_STEP_NUM_TASKS * 2))
 for k in 0 1; do
@@ -376,7 +376,7 @@ fi
 
 
 def told_by(s, job):
-    """{way: what its processes said, sorted}"""
+    """{way of start: the sorted reports of its processes}"""
     result = {}
     for path in glob.glob("%s/jobs/told-%s/*" % (s.dir, job)):
         with open(path) as f:
@@ -386,8 +386,8 @@ def told_by(s, job):
 
 
 def test_ranks_of_launchers_in_jobs(s):
-    """Slurm's variables count in steps only, and what a step starts knows better: torchrun (stood
-    in for), mpirun of Open MPI and MPICH where they are installed."""
+    """Slurm's variables count in steps only, and launchers inside a step override them: torchrun
+    (simulated), mpirun of Open MPI and of MPICH if they are installed."""
     shutil.copytree(SRC + "/client/python/leat", s.dir + "/py/leat")
     shutil.copy(BUILD + "/libleat.so", s.dir + "/py/leat")
     s.write("told.py", TOLD)
@@ -409,7 +409,7 @@ def test_ranks_of_launchers_in_jobs(s):
 
 
 def test_agents(s):
-    """Agents do it: each chunk is read from the servers once, for all four nodes."""
+    """Agents stage: each chunk is read from the servers once, for all four nodes."""
     make_set(s.c, "five")
     ports, agents = free_ports(len(NODES)), []
     conf = LEAT_SLURM_CONF.format(build=BUILD, leat_conf=s.c.dev + "/conf", dir=s.dir)
@@ -428,16 +428,16 @@ def test_agents(s):
         s.ends(job)
         assert same_on(s, job) == NODES, s.output(job)
         wait_until(s.all_idle, 60, "the epilogs have ended")
-        for node in NODES:  # the epilog has given the leases back
+        for node in NODES:  # the epilog has released the leases
             s.c.leat("stage", "evict", "five@v1", "--to", "%s/nvme-%s" % (s.dir, node))
         s.reason(s.submit("#BB_LUA leat=five@v1,none@v1\ntrue\n"), "none@v1")
-        # The second one cannot be staged: of the first one nothing is held for a job that may
-        # never run, and has no epilog.
+        # The second data set cannot be staged: no lease of the first one stays for a job that may
+        # never run and has no epilog.
         p = hook(s, "stage", "778", "n[1-4]", "five@v1,none@v1")
         assert p.returncode == 1 and "0 of 4 nodes" in p.stdout, p
         held = {n: leases(s, n) for n in NODES}
         assert staged_on(s, "five") == NODES and not any(held.values()), held
-        # Nor where one of them does not answer.
+        # One agent does not answer: the others release their leases.
         p = hook(s, "stage", "779", "n[1-4]", "five@v1")
         assert p.returncode == 0 and [leases(s, n) for n in NODES] == [["slurm-779"]] * 4, p
         agents[2].terminate()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Files with holes: what SEEK_DATA and SEEK_HOLE tell, and what it costs to walk them."""
+"""Files with holes: the results of SEEK_DATA and SEEK_HOLE, and the cost of walking them."""
 import errno
 import mmap
 import os
@@ -15,12 +15,12 @@ MIB = 1 << 20
 TIB = 1 << 40
 PIB = 1 << 50
 PAGE = 4096
-BLOCK = 256 << 10  # the largest that chunks of the cluster have
+BLOCK = 256 << 10  # the largest block of the cluster's chunks
 CLUSTER = {"replicas": 1}
 
 
 def extents(fd):
-    """What SEEK_DATA and SEEK_HOLE tell: [from, to) of data, in order."""
+    """The extents by SEEK_DATA and SEEK_HOLE: [from, to) of data, in order."""
     told, at, size = [], 0, os.fstat(fd).st_size
     while at < size:
         try:
@@ -36,7 +36,7 @@ def extents(fd):
 
 
 def test_a_large_hole_costs_no_more_than_a_small_one(c):
-    """Without asking the servers where the file goes on this does not end."""
+    """Only if the client queries the servers for the next data does this end in time."""
     path = c.mnt() + "/large"
     fd = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
     os.ftruncate(fd, PIB)
@@ -44,7 +44,7 @@ def test_a_large_hole_costs_no_more_than_a_small_one(c):
     assert os.lseek(fd, 0, os.SEEK_HOLE) == 0
     os.pwrite(fd, b"first", 5 * MIB)
     os.pwrite(fd, b"second", PIB // 2 + 7 * MIB)
-    # Seen before anything is synced, by the other mount too.
+    # Visible before any sync, on the other mount too.
     for fds in (fd, os.open(c.mnt(2) + "/large", os.O_RDONLY)):
         told = extents(fds)
         assert len(told) == 2, told
@@ -60,7 +60,7 @@ def test_a_large_hole_costs_no_more_than_a_small_one(c):
 
 
 def test_what_a_mapping_has_written_is_data(c):
-    """Nobody has asked for a sync, and the kernel has the pages alone."""
+    """Without a sync, when only the kernel has the pages."""
     fd = os.open(c.mnt() + "/mapped", os.O_CREAT | os.O_RDWR, 0o644)
     os.ftruncate(fd, 64 * MIB)
     with mmap.mmap(fd, 64 * MIB) as m:
@@ -75,7 +75,7 @@ def test_what_a_mapping_has_written_is_data(c):
         os.close(other)
         far = os.open(c.mnt(2) + "/mapped", os.O_RDONLY)
         m[30 * MIB] = 1
-        m.flush(30 * MIB, PAGE)  # elsewhere it need not be seen before
+        m.flush(30 * MIB, PAGE)  # before this, the other mount need not see it
         assert os.lseek(far, 30 * MIB, os.SEEK_DATA) == 30 * MIB
         os.close(far)
     os.close(fd)
@@ -83,7 +83,7 @@ def test_what_a_mapping_has_written_is_data(c):
 
 
 class Model:
-    """A file as it should be: pages that were written, by their number."""
+    """The expected content of a file: the pages that were written, by number."""
 
     def __init__(self, path, rng):
         self.path, self.size, self.pages, self.rng = path, 0, {}, rng
@@ -100,15 +100,15 @@ class Model:
         self.pages = {p: v for p, v in self.pages.items() if not first <= p < end}
 
     def check(self, fd):
-        """Every page that was written is told as data; what is told as data beyond that is no more
-        than what blocks round up."""
+        """Every written page is reported as data; data beyond that is at most what blocks round
+        up."""
         told = extents(fd)
         assert os.fstat(fd).st_size == self.size
         for p, value in self.pages.items():
             assert any(a <= p * PAGE and (p + 1) * PAGE <= b for a, b in told), (p, told)
             assert os.pread(fd, PAGE, p * PAGE) == bytes([value]) * PAGE, p
         assert sum(b - a for a, b in told) <= (len(self.pages) + 1) * BLOCK, told
-        # In a hole and in data: each answer is the first there is.
+        # In holes and in data, each result is the first possible one.
         for _ in range(8):
             at = self.rng.randrange(self.size) if self.size else 0
             data = [max(a, at) for a, b in told if b > at]
@@ -119,7 +119,7 @@ class Model:
 
 
 def act(rng, m, fds, mapping):
-    """One change of file and model, at places that come again, of all sizes."""
+    """Makes one change of file and model, at repeating places, of all sizes."""
     page = rng.choice(PLACES) + rng.randrange(40)
     kind, value = rng.randrange(8), rng.randrange(1, 256)
     if kind < 4:
@@ -148,7 +148,7 @@ PLACES = [0, 1000, 3 * MIB // PAGE, 20 * MIB // PAGE, TIB // PAGE, 5 * TIB // PA
 
 
 def test_what_is_told_is_what_was_written(c):
-    """Writes, holes, cuts and mappings at random, by two mounts."""
+    """Random writes, holes, truncations and mappings by two mounts."""
     for seed in range(2):
         rng = random.Random(seed)
         m = Model(c.mnt() + "/random%d" % seed, rng)
@@ -166,14 +166,14 @@ def test_what_is_told_is_what_was_written(c):
 
 
 def children_s():
-    """Seconds of a processor that programs which were waited for have taken."""
+    """Processor seconds of all child processes that have ended."""
     t = os.times()
     return t.children_user + t.children_system
 
 
 def test_holes_are_staged_as_holes(c):
-    """Nobody reads 64 GiB of zeros, which takes a minute of a processor; what is not as it was is
-    found."""
+    """No command reads 64 GiB of zeros, which would take a minute of processor time; changed bytes
+    in a hole are found."""
     name, data = c.mnt() + "/staged", os.urandom(MIB)
     os.mkdir(name)
     with open(name + "/file", "wb") as f:
@@ -204,7 +204,7 @@ def test_holes_are_staged_as_holes(c):
 
 
 def test_tools_copy_what_is_there(c):
-    """Of half a tebibyte, in no time: they go by SEEK_DATA and SEEK_HOLE."""
+    """Tools copy half a tebibyte quickly, because they use SEEK_DATA and SEEK_HOLE."""
     source = c.mnt() + "/image"
     fd = os.open(source, os.O_CREAT | os.O_RDWR, 0o644)
     parts = {0: os.urandom(10000), 77 * MIB + 5: os.urandom(2 * MIB),

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What is staged is complete, or says what is missing: symbolic links, as Hugging Face hub keeps
-them, empty directories, times, names of any bytes, names that begin with .leat; devices and links
-that lead nowhere are told by kind and name, in the exit status too; holes stay holes. Of the
-namespace and of a local directory, in and out. timeout: 180"""
+"""A copy is complete, or staging says what is missing: symbolic links in the layout of Hugging Face
+hub, empty directories, times, names of any bytes, names that begin with .leat. Devices and links
+that lead nowhere are reported by kind and name, and in the exit status; holes stay holes. For the
+namespace and a local directory, in and out. timeout: 180"""
 import base64
 import json
 import os
@@ -39,7 +39,7 @@ def write(path, data=b"y"):
 
 
 def tree(top):
-    """What is there: name to kind and content, times of all but the top."""
+    """{name: (kind, content, time)} of everything below top."""
     found = {}
     top = os.fsencode(top)
     for at, dirs, files in os.walk(top):
@@ -62,7 +62,7 @@ def places(c):
 
 
 def hub(top):
-    """A snapshot as huggingface_hub keeps it."""
+    """A snapshot in the layout of huggingface_hub."""
     for i in range(3):
         write("%s/blobs/b%d" % (top, i), os.urandom(100000))
         os.makedirs(top + "/snapshots/abc", exist_ok=True)
@@ -83,7 +83,7 @@ def test_a_hub_snapshot_is_staged_as_its_files(c):
         for name, what in got.items():
             with open(os.path.join(os.fsencode(src), name), "rb") as f:
                 assert f.read() == what[1], name
-        # Again: nothing moves. With one blob changed: that is found.
+        # Staging again moves nothing. Staging after a change of one blob finds the change.
         assert leat_json(c, 0, "stage", "in", src, "--to", to)["bytes_moved"] == 0
         write(place + "hub/blobs/b1", os.urandom(100000))
         again = leat_json(c, 0, "stage", "in", src, "--to", to)
@@ -96,7 +96,7 @@ def test_a_hub_snapshot_is_staged_as_its_files(c):
 
 
 def fill(top):
-    """Returns what has to come out of it."""
+    """Fills the directory. Returns what the copy must contain."""
     for name in NAMES:
         write(os.fsdecode(os.path.join(os.fsencode(top), b"names", name)), name)
     os.makedirs(top + "/empty/below")
@@ -122,7 +122,7 @@ def test_links_directories_times_and_names_are_those_of_the_source(c):
         got = tree(done["path"])
         assert got == want, (set(got.items()) ^ set(want.items()))
         assert os.stat(done["path"]).st_mtime_ns == 10**18
-        # A copy that has lost a link or an empty directory is not whole.
+        # A copy without one of its links or empty directories is not complete.
         os.rmdir(done["path"] + "/empty/below")
         os.unlink(done["path"] + "/link")
         os.symlink("/etc/passwd", done["path"] + "/link")
@@ -133,7 +133,7 @@ def test_links_directories_times_and_names_are_those_of_the_source(c):
                      ["stage", "status", src, "--to", to]):
             for line in leat(c, *verb, "--json")[1].splitlines():
                 json.loads(line)
-        # What lies where is in the way is not used.
+        # Staging out gives an equal tree.
         leat_json(c, 0, "stage", "out", src, place + "out")
         got = tree(place + "out")
         assert got == want, (set(got.items()) ^ set(want.items()))
@@ -176,7 +176,7 @@ def test_what_is_left_out_is_told_and_the_status_is_partial(c):
         odd(src)
         done = leat_json(c, 5, "stage", "in", src, "--to", to)
         why = by_why(done)
-        # /proc and /dev of the namespace are not those of this machine: there is nothing.
+        # /proc and /dev of the namespace are not the machine's: those links dangle.
         links = 2 + 2 * (k == 0)
         assert why["dangling"][0] == links, why
         assert set(why["dangling"][1]) <= {"dangling", "slash", "elsewhere", "null"}, why
@@ -205,7 +205,7 @@ def test_what_is_left_out_is_told_and_the_status_is_partial(c):
 
 
 class Agents:
-    """Two, on this machine."""
+    """Two agents on this machine."""
 
     def __init__(self, c, name):
         self.ports, self.all = free_ports(2), []
@@ -255,7 +255,7 @@ def test_names_of_any_bytes_by_cp_and_by_agents(c):
     for place in (c.dir + "/names-cp", c.mnt() + "/names-cp"):
         c.leat("cp", "-a", src, place)
         assert tree(place) == want
-        # Both ways: what comes from this machine is no other.
+        # Copying back from this machine gives an equal tree.
         c.leat("cp", "-a", place, c.mnt() + "/names-again")
         assert tree(c.mnt() + "/names-again") == want
         c.leat("rm", "-r", c.mnt() + "/names-again")
@@ -264,7 +264,7 @@ def test_names_of_any_bytes_by_cp_and_by_agents(c):
         for place in a.dirs:
             copy = leat(c, "stage", "path", src, "--to", place)[1].decode().strip()
             assert tree(copy) == want
-    # An event is a line of JSON, whatever else lies in the file.
+    # Each event printed is a line of JSON, even if the file contains garbage.
     to = a.dirs[0]
     with open(to + "/.leat/events", "ab") as f:
         f.write(b"\x1b]0;no event\x07\n{\"event\":\"\xff\"}\n{\"event\":\"\xc2\x9b\"}\n")
@@ -283,7 +283,7 @@ def may_read(user, groups, path):
 def test_what_tells_of_a_data_set_is_for_those_who_may_read_it(c):
     os.chmod(c.mnt(), 0o755)
     team, other = 13001, 13002
-    cases = [  # modes of folder and file, the second file's owner; who may read: alice, team, bob
+    cases = [  # modes of folder and file, owner of the second file; readable by: alice, team, bob
         (0o755, 0o644, ALICE, (True, True, True)),
         (0o750, 0o644, ALICE, (True, True, False)),
         (0o755, 0o640, ALICE, (True, True, False)),
@@ -309,7 +309,7 @@ def test_what_tells_of_a_data_set_is_for_those_who_may_read_it(c):
                    may_read(other, [], path))
             assert got == want, (cases[k], part, got)
             assert os.lstat(path).st_uid == 0
-    # Above the data set, too.
+    # Modes above the data set count, too.
     os.mkdir(c.mnt() + "/closed", 0o700)
     write(c.mnt() + "/closed/open/file")
     made = leat_json(c, 0, "dataset", "create", "closed@v1", c.mnt() + "/closed/open")
@@ -319,8 +319,8 @@ def test_what_tells_of_a_data_set_is_for_those_who_may_read_it(c):
 
 
 def test_a_planted_link_opens_nothing(c):
-    """alice's links name root's file, and one behind a directory of bob's that she may not search:
-    the copy's files are readable by who could read those."""
+    """alice's links name a file of root, and one in a directory of bob that she may not search. The
+    files of the copy are readable by exactly the users who could read those."""
     for k, place in enumerate(places(c)):
         top, to = place + "planted", "%s/stage-planted%d" % (c.dir, k)
         write(top + "/secret/root-only", b"r")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Bits that flip while a data set is staged: in an object server's store, with one copy and with
-two; on the way between two agents. Found, named, healed where there is another copy. (In a peer's
-copy: test_agents.sh; in the local one: test_cli_stage_verbs.sh.) timeout: 120"""
+"""Bits flip while a data set is staged: in an object server's store, with one replica and with two,
+and in flight between two agents. The flip is found, reported, and repaired if there is another
+replica. (In a peer's copy: test_agents.sh; locally: test_cli_stage_verbs.sh.) timeout: 120"""
 import json
 import os
 import socket
@@ -25,7 +25,7 @@ def put(path, data):
 
 
 def find(path, needle):
-    """Where it is, in parts: a guest (tests/rdma) has no room for all of it. -1: nowhere."""
+    """The offset of needle, or -1. Reads in parts, because a guest (tests/rdma) lacks memory."""
     with open(path, "rb") as f:
         at, before = 0, b""
         while part := f.read(8 * MIB):
@@ -38,7 +38,7 @@ def find(path, needle):
 
 
 def flip(c, needle):
-    """One bit, in one of the places where a target keeps these bytes."""
+    """Flips one bit in one of the places where a target has these bytes."""
     for name in c.ossd:
         path = "%s/%s/store/data" % (c.dev, name)
         at = find(path, needle)
@@ -89,7 +89,7 @@ def test_in_one_of_two_copies(c):
 
 
 class Relay:
-    """Between an agent and whoever calls it: one bit of each 200000 bytes that it answers."""
+    """Between an agent and its callers: flips one bit in each 200000 bytes of replies."""
 
     def __init__(self, to):
         self.to, self.flipped, self.on = to, 0, True
@@ -130,7 +130,7 @@ class Relay:
 
 
 def test_on_the_way_between_agents(c):
-    """What is on the way can be hurt by a program over TCP only."""
+    """Only over TCP can a program change data on the way."""
     if os.environ.get("LEAT_DEV_TRANSPORT") == "verbs":
         return
     data = os.urandom(12 * MIB)
@@ -150,7 +150,7 @@ def test_on_the_way_between_agents(c):
                    "%s,127.0.0.1:%d" % (relay.addr, ports[1]), "--json")
         said = json.loads(r.stdout)
         assert relay.flipped > 0 and said["ready"] == 2, said
-        # The one behind the relay was noticed, and what it owned came from the servers.
+        # The caller noticed the bad agent, and fetched the chunks that it owned from the servers.
         assert said["nodes"][1]["dropped"] > 0, said
         for i in range(2):
             path = c.leat("stage", "path", "way@v1", "--to",

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 120
-"""A stage directory whose disk is full: what is staged is read, evicted and made anew, what finds
-no room is refused (8), and nothing that is not whole is taken for a copy."""
+"""A stage directory on a full disk: copies are read, evicted and made again, staging without space
+is refused (8), and an incomplete copy never counts as one."""
 import contextlib
 import json
 import os
@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 
 def make(c, name, files):
-    """A data set of so many files of 1 MiB."""
+    """A data set of this many files of 1 MiB."""
     os.mkdir(c.mnt() + "/" + name)
     for i in range(files):
         with open("%s/%s/%02d" % (c.mnt(), name, i), "wb") as f:
@@ -45,7 +45,7 @@ def free(home):
 
 
 def stage(c, *args):
-    """Exit status and what was said."""
+    """(exit status, stderr)"""
     p = c.leat("stage", *args, check=False)
     return p.returncode, p.stderr
 
@@ -71,7 +71,7 @@ def test_what_does_not_fit_is_refused_before_a_byte_is_copied(c):
         before = free(home)
         code, said = stage(c, "in", "large@v1", "--to", to)
         assert code == 8 and to in said and "needed" in said, (code, said)
-        # Why it failed is kept, for `leat stage status`.
+        # The reason stays available to `leat stage status`.
         assert state(c, "large@v1", to) == "FAILED" and free(home) > before - MIB // 2, free(home)
         assert stage(c, "path", "large@v1", "--to", to)[0] == 3
         compare(c, "small@v1", to)
@@ -86,11 +86,11 @@ def test_a_disk_that_is_full(c):
         compare(c, "small@v1", to)
         c.leat("stage", "verify", "small@v1", "--to", to)
         assert state(c, "small@v1", to) == "READY"
-        # Evicting needs no room.
+        # Eviction needs no space.
         c.leat("stage", "evict", "small@v1", "--to", to)
         assert state(c, "small@v1", to) != "READY"
         code, said = stage(c, "in", "small@v1", "--to", to)
-        # 16 MiB are left to the file system; so much is missing, and no more.
+        # 16 MiB are left to the file system; so exactly 16 MiB are missing.
         missing = int(said.split(" bytes more are needed")[0].rsplit(" ", 1)[1])
         assert code == 8 and abs(missing - 16 * MIB) < MIB, (code, said)
         os.truncate(home + "/other", os.stat(home + "/other").st_size - missing)
@@ -99,13 +99,13 @@ def test_a_disk_that_is_full(c):
 
 
 def test_another_program_fills_it_meanwhile(c):
-    """What a job has been promised is kept for it."""
+    """Space that was reserved for a job stays reserved."""
     make(c, "half", 16)
     with small_stage(c, 64) as (home, to):
         before = free(home)
         p = subprocess.Popen([BUILD + "/leat", "--conf", c.dev + "/conf", "stage", "in", "half@v1",
                               "--to", to, "--max-rate", "3M"])
-        # It is called STAGING a moment before it has been promised its room.
+        # The state becomes STAGING shortly before the space is reserved.
         wait_until(lambda: free(home) < before - 15 * MIB, 20, "its room is set aside")
         assert state(c, "half@v1", to) == "STAGING"
         fill(home, 65536)

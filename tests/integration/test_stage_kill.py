@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Staging under kill -9 of agents, of `leat stage in` and of the servers, at random moments: what
-is marked READY is compared, file by file, with the source as it was written, by this program alone;
-what was verified and synced is not fetched again. Four rounds, in which everybody is killed, with a
-quarter of the data; with --long 50, and all is left to chance. LEAT_ROUNDS and LEAT_SEED choose how
-many rounds and which. timeout: 300
+"""Staging under kill -9 of agents, of `leat stage in` and of the servers, at random moments. This
+program itself compares what is marked READY, file by file, with the source as it was written; data
+that was verified and synced is not fetched again. Four rounds with a quarter of the data, in which
+every kind of process is killed; with --long 50 rounds, with random victims. LEAT_ROUNDS and
+LEAT_SEED choose number and seed. timeout: 300
 """
 import hashlib
 import json
@@ -28,8 +28,8 @@ HERE = os.environ.get("LEAT_DEV_HERE") or "127.0.0.1"
 LONG = bool(os.environ.get("LEAT_LONG"))
 ROUNDS = int(os.environ.get("LEAT_ROUNDS") or (50 if LONG else 4))
 SERVERS = ["mds", "ossd1", "ossd2", "ossd3", "ossd4"]
-# How large the four large files are at most; how long they take alone, and until whoever makes the
-# copies is killed, follows from that.
+# The largest size of the four large files; the time that they take alone, and the latest time of a
+# kill, follow from it.
 LARGE, RATE_ALONE, RATE_TOGETHER, LATEST_S = (30 << 20, "40M", "20M", 2.5) if LONG else \
     (8 << 20, "16M", "8M", 1.4)
 SEED = int(os.environ.get("LEAT_SEED") or time.time_ns() % 10 ** 9)
@@ -66,7 +66,7 @@ def make_data(folder, mount):
 
 
 def check_copies(node, sums_of):
-    """Every copy that says READY has every byte."""
+    """Every copy that is READY has every byte."""
     base = os.path.join(node, ".leat")
     for ident in os.listdir(base) if os.path.isdir(base) else []:
         if not os.path.exists(os.path.join(base, ident, "READY")):
@@ -116,7 +116,7 @@ class Agent:
 
 
 def kill_server(name):
-    """One server dies and is started again."""
+    """Kills one server and starts it again."""
     with open(os.path.join(DEV, "pids", name)) as f:
         os.kill(int(f.read().split()[1]), signal.SIGKILL)
     counts["killed"] += 1
@@ -125,7 +125,7 @@ def kill_server(name):
 
 
 def verified(ident, node):
-    """How many bytes that copy has, as it says itself."""
+    """The number of bytes that the copy reports as verified."""
     q = leat("stage", "status", ident, "--to", node, "--json", ok=False)
     return json.loads(q.stdout).get("bytes_verified", 0) if q.returncode in (0, 3) else 0
 
@@ -139,7 +139,7 @@ def expect_rest_only(who, moved, whole, had):
 
 
 def one_alone(name, ident, node, sums_of):
-    """Without an agent, killed, gone on with: what was synced is not moved again."""
+    """Without an agent: killed, then resumed. Synced data is not moved again."""
     p = subprocess.Popen([LEAT, "stage", "in", name, "--to", node, "--max-rate", RATE_ALONE],
                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(rng.uniform(0.05, LATEST_S))
@@ -154,7 +154,7 @@ def one_alone(name, ident, node, sums_of):
 
 
 class Plan:
-    """Who dies in a round: by chance, or in a few rounds each of them at least once."""
+    """The victims of a round: random, or in a few rounds each kind at least once."""
 
     def __init__(self, number):
         self.n_agents = rng.randrange(0, NODES) if LONG else 1 + number % 2
@@ -163,7 +163,7 @@ class Plan:
             rng.choice(SERVERS[1:])
         if LONG and rng.random() > 0.4:
             self.server = None
-        # Agents that stay away are noticed by their silence, which takes 10 s.
+        # Others detect agents that stay silent, which takes 10 s.
         self.silent = rng.random() < 0.5 if LONG else number == 0
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Four agents in network namespaces, each behind a link of 10 MiB/s: they read the source about
-once, give each other the rest, and do so side by side. How much longer than one alone they take is
-for an idle machine (tests/bench/nodes.py). timeout: 180"""
+once, exchange the rest, and do so concurrently. An idle machine measures how much longer than one
+alone they take (tests/bench/nodes.py). timeout: 180"""
 import filecmp
 import os
 import signal
@@ -16,7 +16,7 @@ MIB, RATE, COUNT = 60, 10, 4
 
 
 def a_slow_metadata_server_is_waited_for(c, n):
-    """It tells an agent which addresses it may serve, and is silent for longer than that waits."""
+    """It is silent for longer than an agent waits for the addresses that it may serve."""
     os.mkdir(c.mnt() + "/small")
     with open(c.mnt() + "/small/file", "w") as f:
         f.write("small")
@@ -44,22 +44,22 @@ def main():
         before = n.received(0)
         alone, r = n.stage("set@v1", 1)
         assert r["amplification"] == 1, r
-        # Nor is more moved than is told.
+        # The node does not move more bytes than it reports.
         moved = n.received(0) - before
         print("one node %.1f s, %d bytes moved" % (alone, moved))
         assert MIB << 20 < moved < 1.1 * (MIB << 20), moved
-        # The link is what limits it: else this shows nothing.
+        # The link limits the rate; otherwise the test proves nothing.
         assert alone > 0.8 * MIB / RATE, alone
         n.evict("set@v1", 1)
         together, r = n.stage("set@v1", COUNT)
         print("%d nodes %.1f s: %.2f times; amplification %.3f" %
               (COUNT, together, together / alone, r["amplification"]))
         assert r["ready"] == COUNT, r
-        # On a machine that is so busy that nodes pass for dead, what they own is read once more.
+        # On a very busy machine nodes may look dead: the servers serve their chunks once more.
         left_out = sum(v["dropped"] for v in r["nodes"])
         assert r["amplification"] <= (1.5 if left_out else 1.05), r
         assert r["source"] + r["peers"] == COUNT * r["bytes"], r
-        # One after the other would be COUNT times.
+        # One after the other would take COUNT times as long.
         assert together < 0.8 * COUNT * alone, (together, alone)
         for i in range(COUNT):
             names = os.listdir(c.mnt() + "/data")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""root stages out a user's directory while the user exchanges its files and directories for links,
-pipes and directories of others: no byte of another file is published, and what is published has the
-owners and modes of the source, never more. LEAT_LONG: 1,000 rounds."""
+"""root stages out a user's directory while the user replaces its files and directories with links,
+pipes and directories of others: no byte of another file is published, and published files have
+exactly the owners and modes of the source. LEAT_LONG: 1,000 rounds."""
 # timeout: 300
 import json
 import os
@@ -18,7 +18,7 @@ ALICE = 12001
 ROUNDS = 1000 if os.environ.get("LEAT_LONG") == "1" else 25
 SECRET, OWN = b"SECRET-OF-ROOT--" * 512, b"mine-of-alice---" * 512
 
-# As alice: what lies under these names is now this, now that, as fast as it goes.
+# Runs as alice: replaces what lies under these names, as fast as possible.
 SWAPPER = r"""
 import ctypes, os, random, sys, time
 run, secret = sys.argv[1:3]
@@ -62,7 +62,7 @@ def write(path, data):
 
 
 def fill(c):
-    """The same names, sizes and times in both."""
+    """Both trees get equal names, sizes and times."""
     run, secret = c.dir + "/job/run", c.dir + "/root/secret"
     names = ["f%d" % i for i in range(8)] + ["d/f0", "d/f1", "d/e/f0", "p"]
     for top, data in ((run, OWN), (secret, SECRET)):
@@ -72,7 +72,7 @@ def fill(c):
             os.chmod("%s/%s" % (top, n), 0o644)
         os.makedirs(top + "/e", exist_ok=True)
     write(secret + "/e/f0", SECRET)
-    # Who may not enter may not read, whatever the files say; alice cannot change it.
+    # A user who may not enter the directory may not read its files. alice cannot change its mode.
     os.chmod(c.dir + "/root", 0o700)
     os.makedirs(run + "-aside")
     for path in [c.dir + "/job", run + "-aside"] + \
@@ -83,7 +83,7 @@ def fill(c):
 
 
 def check(published, finished=True):
-    """Each file is alice's, by content and by owner; what is not finished is root's alone."""
+    """Each file is alice's, by content and by owner; an unfinished one belongs to root alone."""
     if not finished:
         st = os.lstat(published)
         assert (st.st_uid, st.st_mode & 0o777) in ((0, 0o700), (ALICE, 0o755)), st
@@ -133,7 +133,7 @@ def test_a_tree_whose_names_are_exchanged(c):
 
 
 def command(c, source, dest, *more, user=None):
-    """A key is for who owns it alone: that user has one, too."""
+    """Only its owner may read a key, so the user has one, too."""
     conf = c.dev + "/conf"
     if user and not os.path.exists(conf + "-user"):
         with open(conf, encoding="utf-8") as f:
@@ -153,7 +153,7 @@ def out(c, source, dest, *more, user=None):
 
 
 class slowly:
-    """Meanwhile `stage out` runs, and has given a name (path) to what it writes."""
+    """A slow `stage out` that runs, and has created its temporary directory (path)."""
 
     def __init__(self, c, source, dest, *more, rate="1K", user=None, again=None):
         self.parent = os.path.dirname(dest)
@@ -176,7 +176,7 @@ class slowly:
 
 
 def left_by_a_killed_call(c, source, dest, user=None):
-    """Under which name it has written, with what it has written there."""
+    """Returns the temporary directory that a killed call left, with what it has written."""
     slow = slowly(c, source, dest, user=user)
     slow.ended(subprocess.Popen.kill)
     assert os.stat(slow.path).st_mode & 0o777 == 0o700
@@ -190,7 +190,7 @@ def is_told(path, r):
 
 
 def folders(c, name):
-    """A local one and one of the namespace, alice's both."""
+    """A local directory and one of the namespace, both of alice."""
     for top in (c.dir + "/" + name, c.mnt() + "/" + name):
         os.makedirs(top)
         os.chown(top, ALICE, ALICE)
@@ -210,7 +210,7 @@ def get(path):
 
 
 def test_what_others_have_put_in_the_way_is_not_written_through(c):
-    """alice has guessed the name under which root will write, and put a link there."""
+    """alice has guessed the name of root's temporary directory, and plants a link there."""
     top = c.dir + "/guess"
     write(top + "/src/sub/file", OWN)
     write(c.dir + "/target/file", SECRET)
@@ -237,7 +237,7 @@ def test_what_others_have_put_in_the_way_is_not_written_through(c):
 
 
 def test_what_others_have_moved_there_is_not_emptied(c):
-    """alice moves what is root's alone, and lies in her directory, to the name of a former call."""
+    """alice renames a directory of root inside her own to the temporary name of a previous call."""
     src = source(c, "moved-src")
     for hers in folders(c, "hers"):
         for name in ("precious", "other"):
@@ -249,17 +249,17 @@ def test_what_others_have_moved_there_is_not_emptied(c):
         r = out(c, src, hers + "/out")
         assert r.returncode == 0 and is_told(path, r), r
         assert get(path + "/file") == SECRET
-        # Nobody would find it again: who fails or is interrupted leaves nothing there, ...
+        # No later call would find a directory here: a failed or interrupted call leaves none, ...
         slow = slowly(c, src, hers + "/out", "--replace")
         slow.ended(subprocess.Popen.terminate)
         names = sorted([os.path.basename(path), "other", "out"])
         assert sorted(os.listdir(hers)) == names, os.listdir(hers)
-        # ... nor who puts it in the place of another, ...
+        # ... nor does a call that replaces its destination, ...
         r = out(c, src, hers + "/out", "--replace")
         assert r.returncode == 0, r
         assert sorted(os.listdir(hers)) == names, os.listdir(hers)
         assert len(os.listdir(hers + "/out")) == 8
-        # ... and removes but what it has made.
+        # ... and a call removes only what it has made.
         slow = slowly(c, src, hers + "/out", "--replace")
         os.rename(slow.path, hers + "/aside")
         os.rename(hers + "/other", slow.path)
@@ -269,7 +269,7 @@ def test_what_others_have_moved_there_is_not_emptied(c):
 
 
 def test_where_a_group_may_write_it_goes_on(c):
-    """Each directory that is made with umask 002 is one."""
+    """A directory made with umask 002 is group-writable."""
     src = source(c, "group-src")
     for top in folders(c, "group"):
         os.chmod(top, 0o775)
@@ -283,7 +283,7 @@ def test_where_a_group_may_write_it_goes_on(c):
 
 
 def test_the_rest_of_what_was_replaced_is_removed_by_the_next_call(c):
-    """What alice may not remove is in the way of the first one."""
+    """The first call fails on a file that alice may not remove."""
     src = source(c, "rest-src")
     for top in folders(c, "rest"):
         dest = top + "/out"
@@ -304,7 +304,7 @@ def test_the_rest_of_what_was_replaced_is_removed_by_the_next_call(c):
 
 
 def test_what_could_not_be_published_leaves_nothing_or_goes_on(c):
-    """Directories that nobody may write to, and a destination that somebody else has made."""
+    """Directories without write permission, and a destination that another program has made."""
     src = source(c, "bare-src/sub/er", 3)
     for path in (src, os.path.dirname(src)):
         os.chmod(path, 0o555)
@@ -332,11 +332,11 @@ def test_what_could_not_be_published_leaves_nothing_or_goes_on(c):
                 assert os.stat(top + "/out").st_ino == inode
                 mode = os.stat(top + "/out/sub").st_mode & 0o777
                 assert mode == 0o555, (top, oct(mode))
-                # Nor do they keep what is replaced, ...
+                # Neither do they keep the replaced tree, ...
                 r = out(c, src, top + "/out", "--replace", user=ALICE)
                 assert r.returncode == 0 and os.listdir(top) == ["out"], (r, os.listdir(top))
                 subprocess.run(["rm", "-rf", top + "/out"], check=True)
-                # ... or what a killed call has left and is not wanted any more.
+                # ... nor what a killed call has left and is not needed.
                 path = left_by_a_killed_call(c, src, top + "/out", user=ALICE)
                 os.makedirs(path + "/sub", exist_ok=True)
                 write(path + "/sub/gone", OWN)
@@ -348,7 +348,7 @@ def test_what_could_not_be_published_leaves_nothing_or_goes_on(c):
                 subprocess.run(["rm", "-rf", top + "/out"], check=True)
 
 
-# As alice: what root writes into her directory, as soon as it is there, is a link instead.
+# Runs as alice: replaces what root writes into her directory with a link, as soon as it appears.
 LEADER = r"""
 import os, sys, time
 hers, target = sys.argv[1:3]
@@ -365,7 +365,7 @@ for _ in range(6000):
 
 
 def test_root_writes_into_the_directory_of_a_user(c):
-    """alice may take away what is hers to name, and leads root nowhere else."""
+    """alice may move entries of her directory, but cannot lead root anywhere else."""
     top = c.dir + "/into"
     hers, target = top + "/hers", top + "/target"
     for i in range(12):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Placements: files spread over the nodes, each on as many as was asked for, or cut into a part for
-each; the rest can be fetched later, and what is a part is never taken for the whole.
+"""Placements: files are spread over the nodes, each on as many as requested, or partitioned with
+one part for each node. The rest can be fetched later, and a part never counts as the whole.
 timeout: 180"""
 import json
 import os
@@ -57,7 +57,7 @@ class Agents:
             self.c.leat("stage", "evict", what + "@v1", "--to", self.dir(i))
 
     def begun(self, i):
-        """So many jobs this agent knows of."""
+        """The number of jobs that this agent has."""
         out = self.c.leat("status", "--agent", self.addr(i), "--json").stdout
         return len(json.loads(out)["agent"]["jobs"])
 
@@ -100,13 +100,13 @@ def test_spread(c):
     with Agents(c) as a:
         said = stage(c, "spread@v1", "--nodes", a.all(), "--placement", "spread:2")
         assert said["source"] + said["peers"] == 2 * WHOLE, said
-        # Each file comes from the servers once, but for those that a node asks for before its
-        # peers have begun (2 without peers; 1.00 to 1.07 seen, beside eight spinners).
+        # Each file comes from the servers once, except those that a node requests before its peers
+        # have begun (2 without peers; 1.00 to 1.07 measured, beside eight spinners).
         assert said["source"] <= 1.5 * WHOLE, said
         assert [v["state"] for v in said["nodes"]] == ["SHARED"] * COUNT, said
         count = holders(a, "spread")
         assert set(count.values()) == {2} and len(count) == FILES, count
-        # A part is not the whole, for whoever does not say that it will do.
+        # Without --share, a part does not count as a copy.
         assert code(c, "path", "spread@v1", "--to", a.dir(0)) == 3
         for verb in ("status", "verify", "wait"):
             c.leat("stage", verb, "spread@v1", "--to", a.dir(0))
@@ -114,10 +114,10 @@ def test_spread(c):
                                   "--json").stdout)
         assert state["state"] == "SHARED", state
         assert state["bytes"] == state["bytes_verified"] < WHOLE, state
-        # Again: nothing moves.
+        # Staging again moves nothing.
         said = stage(c, "spread@v1", "--nodes", a.all(), "--placement", "spread:2")
         assert said["source"] + said["peers"] == 0, said
-        # What is missing for the whole comes, nothing twice.
+        # Staging the whole fetches what is missing, and nothing twice.
         said = stage(c, "spread@v1", "--to", a.dir(0))
         assert said["bytes"] == WHOLE, said
         assert said["bytes_moved"] == WHOLE - state["bytes"], (said, state)
@@ -138,7 +138,7 @@ def test_partition_and_auto(c):
         a.evict("part")
         assert code(c, "in", "part@v1", "--nodes", a.all(), "--placement", "auto", "--capacity",
                     "5M") == 8
-        # As many as there are nodes: the whole on each.
+        # With as many copies as nodes, each node has the whole.
         stage(c, "part@v1", "--nodes", a.all(), "--placement", "spread:9")
         assert code(c, "path", "part@v1", "--to", a.dir(3)) == 0
         assert code(c, "in", "part@v1", "--to", a.dir(3), "--placement", "spread") == 2
@@ -150,7 +150,7 @@ def begin(c, *args):
 
 
 def test_two_ask(c):
-    """Who asks for what is being made already gets what he has asked for."""
+    """A request for a copy that is being made gets exactly what it requests."""
     make(c, "two")
     with Agents(c) as a:
         def state(what):
@@ -169,7 +169,7 @@ def test_two_ask(c):
         assert code(c, "evict", "two@v1", "--to", a.dir(0)) != 0
         c.leat("stage", "release", "--lease", "two", "--to", a.dir(0))
         assert code(c, "evict", "two@v1", "--to", a.dir(0)) == 0
-        # A part is being made: the whole is not that.
+        # A part is being made; a request for the whole gets the whole.
         part = begin(c, "two@v1", "--nodes", a.all(), "--placement", "partition", "--max-rate",
                      "3M")
         wait_until(lambda: state("two@v1") == "STAGING", 20, "it is being made")
@@ -181,7 +181,7 @@ def test_two_ask(c):
 
 
 def test_two_jobs_of_one_source(c):
-    """Each is told of his own job, and cancels no other one."""
+    """Each caller gets the result of its own job, and cancels only that one."""
     make(c, "both")
     os.mkdir(c.mnt() + "/tars")
     subprocess.run(["tar", "cf", c.mnt() + "/tars/a.tar", "-C", c.mnt(), "both"], check=True)
@@ -196,7 +196,7 @@ def test_two_jobs_of_one_source(c):
         assert code(c, "in", "both@v1", "--agent", a.addr(0), "--to", second, "--capacity",
                     "1M") == 8
         assert large.wait(300) == 0
-        # What archives become is leased by a job of its own, which waits for the other one.
+        # An unpacked copy is leased by a job of its own, which waits for the other one.
         slow = "tars@v1", "--agent", a.addr(1), "--max-rate", "9M", "--unpack"
         first = begin(c, *slow, "--lease", "one")
         wait_until(lambda: a.begun(1) == 1, 20, "a job")

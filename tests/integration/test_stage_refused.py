@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What keeps a data set from being staged: a source or a directory that this user may not use, a
-manifest of another cluster or one that is damaged, servers that are gone, a disk that fills up in
-the middle. Each is told with what it concerns and what to do, by the right exit status; nothing is
-READY that is not whole, other copies stay as they were, and the same command goes on afterwards.
-(A source that is replaced in the middle: test_cli_stage_verbs.sh.) timeout: 180"""
+"""Reasons why a data set cannot be staged: a source or a directory that this user may not use, a
+manifest of another cluster or a damaged one, dead servers, a disk that becomes full midway. Each
+message names the object and the next step, with the right exit status. No incomplete copy is READY,
+other copies stay unchanged, and the repeated command resumes.
+(A source that is replaced midway: test_cli_stage_verbs.sh.) timeout: 180"""
 import filecmp
 import json
 import os
@@ -36,7 +36,7 @@ def stage(c, *args, who=()):
 
 
 def refused(c, code, words, *args, who=()):
-    """The exit status, and each of these words in what is said."""
+    """Checks the exit status, and that the message has each of these words."""
     got, out, err = stage(c, "in", *args, who=who)
     assert got == code, (got, out, err)
     for w in words:
@@ -48,7 +48,7 @@ def state_of(c, what, to, who=()):
 
 
 def the_other_one(c, to, who=()):
-    """A copy beside the one that fails. Returns what says that it is as it was."""
+    """Makes a copy beside the one that fails. Returns a check that it is unchanged."""
     make(c.dir + "/other", a=300000, b=5)
     os.chmod(c.dir + "/other", 0o755)
     code, out, err = stage(c, "in", c.dir + "/other", "--to", to, "--json", who=who)
@@ -67,7 +67,7 @@ def same(a, b):
 
 
 def let_user_in(c):
-    """That user has a key of the cluster, and a directory. Returns the directory."""
+    """Gives the user a key of the cluster, and a directory. Returns the directory."""
     to = c.dir + "/user/copies"
     if os.path.isdir(to):
         return to
@@ -90,28 +90,28 @@ def test_a_source_that_this_user_may_not_read(c):
     make(c.mnt() + "/private", file=MIB)
     os.chmod(c.mnt() + "/private", 0o700)
     refused(c, 10, ["/private", "read the source"], "leat:/private", "--to", to, who=AS_USER)
-    # A data set of which one file is not for all is not told to all, either.
+    # If one file is not readable by all users, neither is the manifest.
     make(c.mnt() + "/mixed", a=2 * MIB, b=MIB, c=MIB)
     os.chmod(c.mnt() + "/mixed/b", 0o600)
     c.leat("dataset", "create", "mixed@v0", c.mnt() + "/mixed")
     refused(c, 10, ["manifest", "cannot read it"], "mixed@v0", "--to", to, who=AS_USER)
-    # One file of many, found out when it is its turn.
+    # One file of many, found when its turn comes.
     os.chmod(c.mnt() + "/mixed/b", 0o644)
     c.leat("dataset", "create", "mixed@v1", c.mnt() + "/mixed")
     os.chmod(c.mnt() + "/mixed/b", 0o600)
     refused(c, 10, ["b", "cannot read the source"], "mixed@v1", "--to", to, who=AS_USER)
-    # Root believes nothing that lies in a directory of the user's.
+    # The query runs as the user, because root trusts no file in a user's directory.
     said = state_of(c, "mixed@v1", to, who=AS_USER)
     assert said["state"] == "FAILED" and said["failure"]["code"] == 10, said
     assert said["failure"]["path"] == "b", said
     assert stage(c, "path", "mixed@v1", "--to", to, who=AS_USER)[0] == 3
-    # The same of a directory of this machine.
+    # A directory of this machine behaves alike.
     make(c.dir + "/local", a=MIB, b=10)
     os.chmod(c.dir + "/local", 0o755)
     os.chmod(c.dir + "/local/b", 0o600)
     refused(c, 10, ["/local/b"], c.dir + "/local", "--to", to, who=AS_USER)
     unharmed()
-    # Once it may, what was fetched is not fetched again.
+    # After access is given, data that was fetched is not fetched again.
     os.chmod(c.mnt() + "/mixed/b", 0o644)
     code, out, err = stage(c, "in", "mixed@v1", "--to", to, "--json", who=AS_USER)
     assert code == 0, err
@@ -146,26 +146,26 @@ def test_a_manifest_of_another_cluster(c):
         there.leat("dataset", "create", "there@v1", there.mnt() + "/data")
         shutil.copytree(there.mnt() + "/.leat/datasets", c.dir + "/datasets")
         shutil.copytree(there.mnt() + "/data", c.mnt() + "/data")
-    # Brought here with its data: the same paths, and other files.
+    # A manifest with its data from another cluster: equal paths, but other files.
     make(c.mnt() + "/here", file=1)
     c.leat("dataset", "create", "here@v1", c.mnt() + "/here")
     shutil.copytree(c.dir + "/datasets", c.mnt() + "/.leat/datasets", dirs_exist_ok=True)
     refused(c, 9, ["another cluster", "leat dataset create"], "there@v1", "--to", to)
-    # In a directory of no cluster.
+    # In a directory outside any cluster.
     refused(c, 9, ["another cluster", "no cluster"], "there@v1", "--to", to, "--catalog",
             c.dir + "/datasets")
     r = c.leat("dataset", "seal", "there@v1", check=False)
     assert r.returncode == 9 and "another cluster" in r.stderr, r
     assert stage(c, "status", "there@v1", "--to", to)[0] == 9
     unharmed()
-    # What it says to do helps.
+    # The proposed command helps.
     c.leat("dataset", "rm", "there@v1")
     c.leat("dataset", "create", "there@v1", c.mnt() + "/data")
     assert stage(c, "in", "there@v1", "--to", to)[0] == 0
 
 
 def folder_of(c, name):
-    """The id of a data set, and its folder in the catalogue."""
+    """The id of a data set, and its folder in the catalog."""
     with open("%s/.leat/datasets/%s" % (c.mnt(), name)) as f:
         ident, word = f.read().split()
     return ident, "%s/.leat/datasets/by-id/%s/%s" % (c.mnt(), ident, word)
@@ -184,7 +184,7 @@ def test_a_damaged_manifest(c):
 
 
 def test_damaged_samples(c):
-    """What a name's samples are, only the catalogue knows: nothing else is taken for them."""
+    """Only the catalog has the samples of a name; no other file counts as them."""
     to = c.dir + "/samples"
     make(c.mnt() + "/fixed", file=4000)
     c.leat("dataset", "create", "fixed@v1", c.mnt() + "/fixed", "--format", "fixed:100")
@@ -229,7 +229,7 @@ def test_servers_that_are_gone(c):
 
 
 def test_a_disk_that_fills_up_in_the_middle(c):
-    """Of a file system that cannot set space aside: where it can, what was promised is kept."""
+    """On a file system that cannot reserve space; one that can keeps the reservation."""
     image, to = c.dir + "/image", c.dir + "/disk"
     with open(image, "wb") as f:
         f.truncate(96 * MIB)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 240
-"""Who may read a staged copy is who may read its source, and nobody else: 4 modes of files in 4
-modes of folders, with and without access lists, as they lie and unpacked from archives, while it
-comes and when it is READY, as owner, member of the group, a user whom lists name, and anybody. Also
-what lies above the data set, and what tells of all of it. What is narrowed at the source is
-narrowed in the copies by the node's agent, whoever made them, and while they come."""
+"""Exactly the users who may read a source may read its staged copy: 4 modes of files in 4 modes of
+folders, with and without access lists, plain and unpacked from archives, during staging and when
+READY, for owner, group member, a user in the lists, and any other user. The test includes
+directories above the data set and the files that list its names. If rights at the source are
+reduced, the node's agent reduces them in all copies, even in those that are being made."""
 import io
 import json
 import os
@@ -58,7 +58,7 @@ def give(path, mode, acl):
 
 
 def build(root, archives):
-    """Every combination, as files or as archives of one member; the paths of what can be read."""
+    """Makes every combination, as files or archives of one member. Returns readable paths."""
     paths = []
     for folder in FOLDERS:
         for acl in (False, True):
@@ -112,7 +112,7 @@ def test_ready(mnt, local):
 
 
 def test_older(src, copy, paths, local):
-    """What is narrowed or widened at the source afterwards: the next stage in sees to it."""
+    """After rights at the source were reduced or extended, the next stage in updates the copy."""
     for p in paths[::3]:
         os.chmod(os.path.join(src, p), 0o600)
     for p in paths[1::3]:
@@ -149,7 +149,7 @@ def homes(local):
 
 
 def catch(job, local, names):
-    """Stops the job while a copy has all of these and is not READY: the folder of the copy."""
+    """Stops the job while a copy has all of these but is not READY. Returns the copy's folder."""
     while job.poll() is None:
         for home in homes(local):
             if all(os.path.exists(os.path.join(home, "data", n)) for n in names):
@@ -162,8 +162,8 @@ def catch(job, local, names):
 
 
 def test_coming(mnt, local, archives):
-    """Nothing of a file can be read before its rights are there, nor by whom it is not for; then
-    all of it by all whom it is for, though others are still to come."""
+    """A file cannot be read before its rights are set, and never by a user without the right; then
+    every user with the right can read it, even while other files are still missing."""
     what = "coming packed" if archives else "coming"
     src = os.path.join(mnt, what.replace(" ", "_"))
     os.mkdir(src)
@@ -225,7 +225,7 @@ def soon(what, source, copy, paths, of):
 
 
 def narrow(src, end):
-    """A file's mode, a folder's, lists of both, an owner, a group."""
+    """Reduces a file's mode, a folder's mode, lists of both, an owner, a group."""
     os.chmod(os.path.join(src, "755", "644" + end), 0o600)
     os.chmod(os.path.join(src, "705"), 0o700)
     subprocess.run(["setfacl", "-b", os.path.join(src, "750l", "640l" + end)], check=True)
@@ -236,7 +236,7 @@ def narrow(src, end):
 
 
 def test_agent(c, local, copies):
-    """Of copies that others made, plain and unpacked: (source, copy, paths, where a path is)."""
+    """Others' copies, plain and unpacked: (source, copy, paths, path in the copy)."""
     with Agent(c, local):
         for what, src, copy, paths, of in copies:
             end = ".tar" if what == "unpacked" else ""
@@ -249,7 +249,7 @@ def test_agent(c, local, copies):
             soon(what + ", back", src, copy, paths, of)
             manifest = os.path.dirname(copy) + "/manifest"
             assert "1" not in may_read("/", [manifest], "anybody").values(), what
-            # What is gone is its owner's; what has come in its place is not what was copied.
+            # The copy of a removed file is its owner's only, as is one whose source was replaced.
             gone, other = (os.path.join("755", n + end) for n in ("644l", "604"))
             os.unlink(os.path.join(src, gone))
             os.chmod(os.path.join(src, other), 0o600)
@@ -267,7 +267,7 @@ def test_agent(c, local, copies):
 
 
 def test_agent_coming(c, mnt, local):
-    """While the agent makes it: what is there of it already, and what comes then."""
+    """The agent itself makes the copy: files that exist already, and files that follow."""
     src = os.path.join(mnt, "slow")
     os.makedirs(src + "/d")
     for i in range(12):
@@ -307,7 +307,7 @@ def path_as(user, what, local):
 
 
 def test_named(mnt, local):
-    """Who may read all files may read what tells of them by name; who may read some finds them."""
+    """Who may read all files may read the lists of their names; who may read some, finds those."""
     src = os.path.join(mnt, "named")
     os.mkdir(src)
     for name, mode in (("a", 0o644), ("b", 0o640)):
@@ -331,7 +331,7 @@ def test_named(mnt, local):
 
 
 def test_above(mnt, local):
-    """The data set is open, what lies above it is not; nor is what tells of its files."""
+    """The data set is open, but its parent is not, nor are the files that list its names."""
     top = os.path.join(mnt, "home")
     src = os.path.join(top, "set")
     os.makedirs(src)
@@ -362,9 +362,9 @@ def act(user, code, *args):
 
 
 def test_swapped(c, mnt, local):
-    """Who may write to a folder and its parent, and list neither, knows one name in it. He moves
-    that file into a folder of his own in the other's place: no copy lists the other names to him,
-    whether an agent looks or a stage in by name."""
+    """A user may write to a folder and its parent, list neither, and has one name in the folder. He
+    moves that file into a new folder in the old one's place. No copy lists the other names to him,
+    after an agent or a stage in by name."""
     copies = []
     for src, packed in ((mnt + "/swapped", False), (mnt + "/swapped_packed", True),
                         (c.dir + "/swapped_here", False)):
@@ -401,7 +401,7 @@ print(os.listdir("d"))""" % (end, end)
             soon(src + ", swapped", src, copy, [watched], lambda p: p.replace(".tar", "/member"))
     for src, copy, _, args in copies:
         for after in ("agent", "stage in"):
-            # By path it is another data set now.
+            # By path the new folder is another data set.
             if after == "stage in" and "@" in args[2]:
                 leat(*args)
             listed = act("anybody", "print(os.listdir(sys.argv[1]))", copy + "/d")
@@ -409,7 +409,7 @@ print(os.listdir("d"))""" % (end, end)
 
 
 def test_by_a_user(mnt, base):
-    """Who is not root cannot give files away: fewer may read them, and that is told."""
+    """Only root can change owners: fewer users may read a user's copy, and leat says so."""
     src, local = os.path.join(base, "mine"), os.path.join(base, "users")
     os.makedirs(os.path.join(src, "d"))
     for name, mode in (("open", 0o644), ("group", 0o640), ("own", 0o600)):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """`leat stage in --together N`: processes without agents make a copy each and read the source about
-once; one that is killed is gone on with, and one that comes alone is not kept waiting for ever.
+once. If one is killed, its copy is resumed; one that starts alone does not wait forever.
 timeout: 180"""
 import filecmp
 import json
@@ -55,7 +55,7 @@ def test_four_read_the_source_once(c):
     assert sum(s["peers"] for s in said) + source == COUNT * said[0]["bytes"], said
     for i in range(COUNT):
         check(c, "four", i)
-    # And again: nothing moves, nobody waits for anybody.
+    # Staging again moves nothing, and no process waits for another.
     start = time.monotonic()
     said = end(begin(c, "four", 0))
     assert said["source"] + said["peers"] == 0, said

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The mount outlives its daemon: killed with SIGKILL, again and again, or replaced, under programs
-that write, read, lock and rename. What they may see is: nothing; or EIO from fsync or close, once
-for each open file, where writes were lost that had not been synced."""
+"""The mount outlives its daemon, which is killed with SIGKILL or replaced repeatedly, under
+programs that write, read, lock and rename. They may notice nothing but EIO from fsync or close,
+once for each open file, if unsynced writes were lost."""
 import contextlib
 import errno
 import fcntl
@@ -33,8 +33,8 @@ OFD_SETLK = 37
 
 
 class Mount:
-    """A supervised one, of a program of its own, so that another one can be installed, with a
-    configuration and a key of its own, which is given by a relative name."""
+    """A supervised mount with its own program, so that the test can install another one, and with
+    its own configuration and key, which the configuration names by a relative path."""
 
     def __init__(self, c, options="", source="leat"):
         self.c = c
@@ -57,14 +57,14 @@ class Mount:
     def begin(self):
         os.makedirs(self.at, exist_ok=True)
         if os.path.exists(self.program):
-            os.unlink(self.program)  # it may still be busy for an instant
+            os.unlink(self.program)  # it may still be busy
         shutil.copy(BUILD + "/mount.leat", self.program)
         shutil.copy(self.c.dev + "/key", self.key)
         self.configure()
         self.mount()
 
     def configure(self, more="", mode=0o600):
-        """The configuration, with more in [mount], and the mode of the key."""
+        """Writes the configuration, with `more` in [mount], and sets the mode of the key."""
         text = open(self.c.dev + "/conf").read()
         assert "key_file = %s/key\n" % self.c.dev in text and "[mount]" not in text
         with open(self.conf, "w") as f:
@@ -91,7 +91,7 @@ class Mount:
                 self.end_at_once()
 
     def end_at_once(self):
-        """After a failure: who still has a file open there, or waits there, does not keep it."""
+        """After a failure: ends the mount even if files are open or processes wait there."""
         with contextlib.suppress(FileNotFoundError), open(self.log, errors="replace") as f:
             print("--- mount\n" + "".join(f.readlines()[-60:]))
         for pid in self.processes():
@@ -135,8 +135,8 @@ class Mount:
 
 
 def write_behind(m, fd, data):
-    """At the beginning of the file, so that the daemon alone has it. What is written before the
-    servers have granted space for it goes to them, and the writer waits: it is written again."""
+    """Writes at the start of the file, so that only the daemon has the data. A write without a
+    grant goes to the servers synchronously; so the write is repeated until one stays unflushed."""
     def is_behind():
         assert os.pwrite(fd, data, 0) == len(data)
         return m.status()["dirty_bytes"] > 0
@@ -160,7 +160,7 @@ class Worker(threading.Thread):
             while not self.stop.is_set():
                 self.fn(self, *self.args)
                 self.rounds += 1
-        except BaseException as e:  # told by end()
+        except BaseException as e:  # end() raises it
             self.error = e
             self.stop.set()
 
@@ -171,7 +171,7 @@ class Worker(threading.Thread):
 
 
 def writer(w, folder, name, lossless):
-    """Writes, syncs, and looks: what was synced is there; what was not is there or EIO was told."""
+    """Writes, syncs, checks: synced data is there; other data too, or a call returned EIO."""
     path = "%s/%s.%d" % (folder, name, w.rounds % 5)
     size = random.choice([100, BLOCK, 70000, 300000])
     told = False
@@ -211,7 +211,7 @@ def writer(w, folder, name, lossless):
 
 
 def appender(w, path, count, lost, lossless):
-    """Each record is there once, in order, but for those that close says may be lost."""
+    """Each record is there once, in order, except records for which close returned EIO."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     first = count[0]
     try:
@@ -230,7 +230,7 @@ def appender(w, path, count, lost, lossless):
 
 
 def namer(w, folder):
-    """Every call happens exactly once: no EEXIST, no ENOENT of what we made or took away."""
+    """Every call takes effect exactly once: no EEXIST or ENOENT for names made or removed here."""
     base = "%s/n%d" % (folder, w.rounds)
     os.mkdir(base)
     fd = os.open(base + "/new", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
@@ -256,7 +256,7 @@ def reader(w, path, sums):
 def count_one(w, f, lossless):
     fcntl.flock(f, fcntl.LOCK_EX)
     n = int(f.read() or b"0")
-    for _ in range(10):  # what was lost is written again, as long as that is told
+    for _ in range(10):  # repeats the write as long as fsync reports its loss
         f.seek(0)
         f.write(b"%d" % (n + 1))
         try:
@@ -270,14 +270,14 @@ def count_one(w, f, lossless):
 
 
 def locker(w, path, lossless):
-    """Two of them count in one file, under a lock."""
+    """Two of these count in one file, under a lock."""
     f = open(path, "r+b", buffering=0)
     try:
         count_one(w, f, lossless)
     finally:
         try:
             f.close()
-        except OSError as e:  # what the other one had written meanwhile was lost
+        except OSError as e:  # a write of the other one was lost meanwhile
             if e.errno != errno.EIO or lossless:
                 raise
             w.eio += 1
@@ -383,13 +383,13 @@ def test_what_is_open_survives(c):
 
 
 def test_an_append_that_waits_for_space_is_made_once(c):
-    """The servers have got it when the daemon is killed, and have not answered."""
+    """The servers have the append when the daemon is killed, and have not replied."""
     with open(c.mnt() + "/read", "wb") as f:
         f.write(bytes(16 << 20))
     for i in range(3):
         with Mount(c) as m:
             with open(m.at + "/read", "rb") as f:
-                f.read()  # so that it is connected
+                f.read()  # connects to the servers
             append_to_stopped(c, m, m.at + "/append%d" % i)
         with open("%s/append%d" % (c.mnt(), i), "rb") as f:
             text = f.read()
@@ -413,15 +413,15 @@ def append_to_stopped(c, m, path):
         time.sleep(0.3)
         os.kill(daemon, signal.SIGKILL)
         t.join(300)
-        with contextlib.suppress(OSError):  # EIO may be told
+        with contextlib.suppress(OSError):  # may return EIO
             os.fsync(fd)
         os.close(fd)
     assert waits, "it has not waited"
 
 
 def test_one_that_appends_no_more_is_not_appended_over(c):
-    """Neither what it writes before another daemon goes on with it nor what it writes then; also
-    where the metadata server is another one as well."""
+    """Neither its writes before another daemon takes over are appended over, nor those after it,
+    even if the metadata server restarts as well."""
     def restart_both(m):
         c.kill("mds")
         c.start("mds")
@@ -449,8 +449,8 @@ def test_one_that_appends_no_more_is_not_appended_over(c):
 
 
 def test_files_of_the_dead_are_closed(c):
-    """What was unlinked gives its space back, and sizes are settled, although the daemon that
-    closed it never said so."""
+    """Space of unlinked files is freed and sizes are settled, although the daemon that closed the
+    file never reported this."""
     with Mount(c) as m:
         f = open(m.at + "/settled", "wb", buffering=0)
         f.write(b"y" * 50000)
@@ -465,14 +465,14 @@ def test_files_of_the_dead_are_closed(c):
 
 
 def test_locks_of_a_file_that_is_being_released(c):
-    """An OFD lock goes with its open file, also when the daemon that was about to give it back is
-    killed, while others on the mount have the file open."""
+    """An OFD lock ends with its open file, even if the daemon that was about to release it is
+    killed, and even if others on the mount have the file open."""
     lock = lambda fd: fcntl.fcntl(fd, OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))
     with Mount(c, ",dirty_ms=60000") as m:
         other = os.open(m.at + "/released", os.O_CREAT | os.O_RDWR)
         fd = os.open(m.at + "/released", os.O_RDWR)
         lock(fd)
-        # On its way in a socket: when that is closed it is released, without having been flushed.
+        # The descriptor is in flight in a socket: closing the socket releases it without a flush.
         ways = socket.socketpair()
         socket.send_fds(ways[0], [b"x"], [fd])
         os.close(fd)
@@ -495,13 +495,13 @@ def test_locks_of_a_file_that_is_being_released(c):
                 lock(other)
                 return True
         wait_until(is_free, 10, "the lock is given back")
-        with contextlib.suppress(OSError):  # the write is lost
+        with contextlib.suppress(OSError):  # the write may be lost
             os.fsync(other)
         os.close(other)
 
 
 def test_many_locks_stay(c):
-    """More than fit into one answer: the next daemon knows each of them."""
+    """More locks than fit into one reply: the next daemon has each of them."""
     n = 3000
     with Mount(c) as m:
         with open(m.at + "/many-locks", "wb") as f:
@@ -515,7 +515,7 @@ def test_many_locks_stay(c):
 
 
 def test_lost_writes_are_told(c):
-    """Written behind, not synced, and the servers never got it: EIO, once for each open file."""
+    """Unflushed writes that no server had: EIO, once for each open file."""
     with Mount(c, ",dirty_ms=60000") as m:
         f = open(m.at + "/lost", "wb", buffering=0)
         os.fsync(f.fileno())
@@ -538,7 +538,7 @@ def test_lost_writes_are_told(c):
         f.seek(0)
         f.write(b"again")
         os.fsync(f.fileno())
-        m.kill_and_wait()  # all have heard of it
+        m.kill_and_wait()  # every open file has reported the loss
         for file in (f, second, clean):
             os.fsync(file.fileno())
             file.close()
@@ -547,9 +547,9 @@ def test_lost_writes_are_told(c):
 
 
 def write_and_kill(paths, pipe):
-    """Each time it is told whom: writes, kills them as the write returns, says so, and says what
-    fsync and the file say when they are back. Others have the file open, so what has returned has
-    been accepted by its server."""
+    """For each message with pids: writes, kills the pids as the write returns, reports this, and
+    then reports the results of fsync and of a read. Another mount has the file open, so a server
+    has accepted each write that returned."""
     f, other = os.open(paths[0], os.O_RDWR | os.O_CREAT), os.open(paths[1], os.O_RDWR)
     i = 0
     for pids in iter(pipe.recv, None):
@@ -571,9 +571,9 @@ def write_and_kill(paths, pipe):
 
 
 def test_lost_with_daemon_and_server(c):
-    """A server had accepted it, and dies together with the daemon: nobody has it any more. An fsync
-    that says nothing means that it is there. The files are a process' of its own: whoever starts a
-    program closes files, and that waits for servers."""
+    """The server that had accepted a write dies together with the daemon, so the write is lost. An
+    fsync without an error means that the write is there. The files belong to a separate process,
+    because starting a program closes files, which waits for servers."""
     said = []
     with Mount(c) as m:
         mine, pipe = multiprocessing.Pipe()
@@ -594,7 +594,7 @@ def test_lost_with_daemon_and_server(c):
 
 
 def test_upgrade_loses_nothing(c):
-    """Not even what was never synced; a lock is waited for all along."""
+    """Not even unsynced writes; a wait for a lock continues throughout."""
     with Mount(c, ",dirty_ms=60000") as m:
         f = open(m.at + "/behind", "wb", buffering=0)
         write_behind(m, f.fileno(), b"behind")
@@ -623,11 +623,11 @@ def test_upgrade_loses_nothing(c):
 
 
 def test_leases_after_a_daemon(c):
-    """The next one gets leases of its own, of a metadata server that goes on."""
+    """The next daemon gets its own leases from a metadata server that did not restart."""
     with Mount(c) as m:
         path = m.at + "/leased"
         put(path, b"leased")
-        os.utime(path, (time.time() + 1, time.time() - 10))  # no read is worth a new one
+        os.utime(path, (time.time() + 1, time.time() - 10))  # too recent for another update
 
         def is_delegated():
             before = m.status()["delegated_opens"]
@@ -647,7 +647,7 @@ def test_leases_after_a_daemon(c):
 
 
 def staged_set(c, m, folder):
-    """Three staged files, of which one is open from before, each copy with one byte of its own."""
+    """Three staged files, one of them open from before. Each copy differs in one byte."""
     names = ["%s/%s/f%d" % (m.at, folder, i) for i in range(3)]
     os.mkdir(m.at + "/" + folder)
     for name in names:
@@ -669,8 +669,8 @@ def staged_set(c, m, folder):
 
 
 def staged_files_go_on(c, m, folder, replace):
-    """Open when the daemon is replaced: the kernel goes on with the copies that it reads, and what
-    it may do with a file is known to the next daemon."""
+    """Files are open when the daemon is replaced: the kernel continues with the copies that it
+    reads, and the next daemon has the restrictions on those files."""
     names, plain, path = staged_set(c, m, folder)
     f, g = (open(names[i], "rb", buffering=0) for i in (0, 2))
     mem = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)
@@ -678,7 +678,7 @@ def staged_files_go_on(c, m, folder, replace):
     replace(f)
     assert os.pread(f.fileno(), 2, 200000) == b"Cs" and mem[200000:200002] == b"Cs"
     assert os.pread(plain.fileno(), 2, 200000) == b"ss"
-    # Another open reads by the same copy; nobody may write to it, but to what the daemon reads.
+    # A new open uses the same copy. The file cannot be written, but one that the daemon reads can.
     h = open(names[0], "rb", buffering=0)
     assert os.pread(h.fileno(), 1, 200000) == b"C" and m.status()["staged_opens_passed"] > 0
     expect_errno(errno.EBUSY, open, names[0], "r+b")
@@ -689,7 +689,7 @@ def staged_files_go_on(c, m, folder, replace):
     assert os.pread(f.fileno(), 1, 200000) == b"C"
     for each in (f, plain, h):
         each.close()
-    expect_errno(errno.EBUSY, open, names[0], "r+b")  # the mapping
+    expect_errno(errno.EBUSY, open, names[0], "r+b")  # because of the mapping
     mem.close()
     wait_until(lambda: open(names[0], "r+b").close() or True, 10, "writable again")
     replace(g)
@@ -708,7 +708,7 @@ def test_staged_files_go_on(c):
 
         def killed(f):
             m.kill()
-            assert os.pread(f.fileno(), 1, 200000) == b"C"  # the kernel needs no daemon for that
+            assert os.pread(f.fileno(), 1, 200000) == b"C"  # the kernel needs no daemon for this
             m.status()
 
         staged_files_go_on(c, m, "killed", killed)
@@ -720,7 +720,7 @@ def test_staged_files_go_on(c):
 
 
 def test_stage_dir_on_overlay_later(c):
-    """What the kernel was promised at first stays."""
+    """The promises that the first daemon made to the kernel stay."""
     stage = c.dir + "/later"
     for name in ("lower", "upper", "work"):
         os.makedirs("%s/layers/%s" % (c.dir, name))
@@ -740,7 +740,7 @@ def test_stage_dir_on_overlay_later(c):
 
 
 def test_upgrade_to_what_does_not_work(c):
-    """The former program goes on, and the failure is told."""
+    """The previous program continues, and the failure is reported."""
     with Mount(c) as m:
         f = open(m.at + "/f", "wb", buffering=0)
         f.write(b"1")
@@ -774,7 +774,7 @@ def test_kills_under_load(c):
 
 
 def test_supervisor_killed(c):
-    """As without one: the mount is dead until it is unmounted."""
+    """As without a supervisor, the mount is dead until it is unmounted."""
     with Mount(c) as m:
         os.kill(m.supervisor, signal.SIGKILL)
         wait_until(m.is_gone, 10, "the daemon ends with its supervisor")
@@ -794,7 +794,7 @@ def test_supervisor_unmounts(c):
 
 
 def test_asked_to_end_between_two_daemons(c):
-    """Whenever the supervisor is asked, it is not forgotten."""
+    """The supervisor ends, whenever it gets the signal."""
     for ms in (0, 1, 2, 4, 8, 16, 32):
         with Mount(c) as m:
             m.kill()
@@ -805,8 +805,8 @@ def test_asked_to_end_between_two_daemons(c):
 
 
 def test_configuration_is_edited(c):
-    """What is wrong in it, or with the key, is found by an upgrade, which fails; who goes on where
-    a daemon was killed has the configuration that has worked."""
+    """An upgrade finds errors in the configuration or the key, and fails. The successor of a killed
+    daemon uses the configuration that has worked."""
     wrong = {
         "what nobody knows": ("nonsense = 1\n", 0o600),
         "a key that others may read": ("", 0o644),
@@ -838,8 +838,7 @@ def test_configuration_is_edited(c):
 
 
 def test_metadata_server_away(c):
-    """Daemons that do not come so far as to serve are no reason to give the mount up. It can be
-    ended all the same."""
+    """The mount survives daemons that cannot start to serve, and can be ended nevertheless."""
     with Mount(c, ",mount_timeout_ms=%d,request_timeout_ms=60000" % (500 * SLOWNESS)) as m:
         with open(m.at + "/there", "wb") as f:
             f.write(b"there")
@@ -861,8 +860,7 @@ def test_metadata_server_away(c):
 
 
 class Relay:
-    """Before the metadata server: passes frames on to it, but for requests of the kinds that are
-    `lost`."""
+    """A proxy of the metadata server that drops requests of the kinds in `lost`."""
     HEADER, REQUEST, MAP_GET = 80, 2, 0x0106
 
     def __init__(self, c):
@@ -904,7 +902,7 @@ class Relay:
 
 
 def test_session_of_who_comes_not_so_far_as_to_serve(c):
-    """It was taken over already, and is left to the next daemon as it is."""
+    """It has taken over the session already, and leaves it unchanged to the next daemon."""
     with Relay(c) as relay, Mount(c, ",mount_timeout_ms=%d" % (500 * SLOWNESS),
                                   relay.addr + "/") as m:
         f = open(m.at + "/locked", "w+b", buffering=0)
@@ -927,7 +925,7 @@ def test_session_of_who_comes_not_so_far_as_to_serve(c):
 
 
 def test_asked_twice_for_another_daemon(c):
-    """The second time while the first is being seen to: it is the same."""
+    """A second request during a replacement has no further effect."""
     with Mount(c, ",dirty_ms=60000") as m:
         f = open(m.at + "/behind", "wb", buffering=0)
         write_behind(m, f.fileno(), b"behind")
@@ -935,7 +933,7 @@ def test_asked_twice_for_another_daemon(c):
         for s in ("ossd1", "ossd2"):
             c.kill(s, signal.SIGSTOP)
         try:
-            for _ in range(3):  # what was written keeps it from ending
+            for _ in range(3):  # the unflushed write keeps the daemon from ending
                 os.kill(m.supervisor, signal.SIGHUP)
                 time.sleep(0.3)
         finally:
@@ -952,7 +950,7 @@ def test_asked_twice_for_another_daemon(c):
 
 
 def test_root_is_renamed(c):
-    """By another mount: what is mounted stays the same directory."""
+    """Another mount renames it: the mounted directory stays the same."""
     was = c.mnt() + "/project"
     os.makedirs(was + "/sub")
     put(was + "/sub/there", b"there")
@@ -971,7 +969,7 @@ def test_root_is_renamed(c):
 
 
 def test_reload_of_a_mount_without_supervisor(c):
-    """What `systemctl reload` sends does not end it."""
+    """The signal of `systemctl reload` does not end it."""
     with Mount(c, ",supervise=no") as m:
         os.kill(m.status()["pid"], signal.SIGHUP)
         time.sleep(0.1)

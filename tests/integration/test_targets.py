@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Targets leave and come: drained, removed, added, rebalanced and replaced by others when they are
-away for long, with every byte compared, and killed servers in between."""
+"""Targets leave and join: drained, removed, added, rebalanced, and replaced after a long absence.
+Every byte is compared, and servers are killed in between."""
 import hashlib
 import json
 import os
@@ -15,7 +15,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
 from cluster import BUILD, Cluster, wait_until  # noqa: E402
 
-# The lease: no target is away because the machine is slow.
+# The lease is long, so that no target is down because the machine is slow.
 CONF = {"mds": {"replace_after_ms": 3000, "lease_ms": 10000}}
 
 
@@ -53,7 +53,7 @@ def listed(c, target):
 
 
 def target_of(c, name):
-    """The id of the target that this object server has served last: it says so in its log."""
+    """The id of the target that this object server has served last, from its log."""
     return int(re.findall(r" target (\d+) serves at ", c.log(name))[-1])
 
 
@@ -86,7 +86,7 @@ def test_drain_remove_add(c):
 
 
 def test_too_few_are_left(c):
-    """Three copies on four hosts: one may go, not two."""
+    """Three replicas on four hosts: one target may leave, not two."""
     c.leat("layout", "set", "--replicas", "3", c.mnt())
     one, two = target_of(c, "ossd1"), target_of(c, "ossd2")
     c.leat("target", "drain", str(one))
@@ -100,7 +100,7 @@ def test_too_few_are_left(c):
 
 
 def test_drain_is_interrupted_and_goes_on(c):
-    """Ctrl-C ends the command, not the drain; servers that are killed meanwhile do not either."""
+    """Neither Ctrl-C of the command nor killed servers end the drain."""
     sums = write_files(c.mnt(), 60, 1200000)
     victim = target_of(c, "ossd2")
     p = subprocess.Popen([BUILD + "/leat", "--conf", c.dev + "/conf", "target", "drain",
@@ -133,15 +133,15 @@ def test_drain_is_interrupted_and_goes_on(c):
 
 
 def test_lost_for_long_is_replaced(c):
-    """What a dead target held is copied elsewhere, and not served when it returns."""
+    """A dead target's chunks are copied to others, and not served when it returns."""
     sums = write_files(c.mnt())
     victim = target_of(c, "ossd4")
     c.kill("ossd4")
-    # Everything but the chain of one copy, whose only copy is away, has its copies again.
+    # All chains are whole again, except the one of one member, whose only replica is away.
     wait_until(lambda: chains(c)["degraded"] == 0 and chains(c)["syncing"] == 0 and
                listed(c, victim)["chains"] == 1, 60, "copies are made anew")
     compare(c.mnt(), sums)
-    # The old copies are stale now.
+    # Now the old replicas are outdated.
     sums = write_files(c.mnt())
     c.start("ossd4")
     wait_until(lambda: listed(c, victim)["state"] == "up", 20, "it is back")
@@ -149,7 +149,7 @@ def test_lost_for_long_is_replaced(c):
     compare(c.mnt(), sums)
     c.leat("target", "rebalance")
     assert listed(c, victim)["chains"] > 1
-    # What it serves now is what was written, also when it is the only one of its chains.
+    # It serves the current data, even as the only member of its chain that is up.
     compare(c.mnt(), sums)
     c.kill("ossd1")
     compare(c.mnt(), sums)
@@ -158,7 +158,7 @@ def test_lost_for_long_is_replaced(c):
 
 
 def test_writers_go_on(c):
-    """Drain and rebalance under writers that never see an error."""
+    """Drain and rebalance under writers, which must not get an error."""
     errors, stop = [], threading.Event()
 
     def write(i):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The coherence contract of this step, on two mounts of one namespace: close-to-open."""
+"""Close-to-open coherence on two mounts of one namespace."""
 import errno
 import os
 import signal
@@ -156,7 +156,7 @@ def test_truncate_is_seen(c):
 def test_a_close_does_not_undo_the_cut_of_another(c):
     path = "/cut-between"
     put(c.mnt(1) + path, b"")
-    with open(c.mnt(1) + path, "rb"):  # its mount keeps what it knows of the file
+    with open(c.mnt(1) + path, "rb"):  # its mount keeps the file cached
         put(c.mnt(1) + path, b"o" * 1000)
         os.truncate(c.mnt(2) + path, 10)
         with open(c.mnt(1) + path, "r+b") as f:
@@ -183,7 +183,7 @@ def test_a_close_does_not_undo_a_cut_after_the_session(c):
     put(c.mnt(1) + path, b"")
     for writes, after in ("yes", b"n" + b"o" * 9), ("", b"o" * 10):
         n = c.log("mds").count("expired\n")
-        # In a program of its own: who starts others closes what is open, which waits.
+        # A separate program has the file open: starting a program closes files, and close waits.
         p = subprocess.Popen([sys.executable, "-c", HOLDER, c.mnt(1) + path], text=True,
                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         p.stdout.readline()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 120
-"""`leat umount` when the metadata server is gone: nothing is asked of it that is not needed."""
+"""`leat umount` without a metadata server: it sends no request that is not needed."""
 import json
 import os
 import re
@@ -12,7 +12,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + "/../lib")
 from cluster import BUILD, put, run_tests, wait_until  # noqa: E402
 
-# Who waits for the metadata server waits longer than this test may take.
+# A request to the metadata server would wait longer than this test may take.
 CLUSTER = {"mounts": 2, "ossd": 1, "conf": {"client": {"request_timeout_ms": 3600000}}}
 
 
@@ -22,7 +22,7 @@ def test_umount_without_a_metadata_server(c):
     wait_until(lambda: c.status()["mds"]["opens"] == 0, 30, "the file's close is told")
     pid = c.pid("mnt1")
     assert json.loads(os.getxattr(c.mnt(), "system.leat.status"))["pid"] == pid
-    os.mkdir(c.mnt(2) + "/dir")  # what this mount's kernel knows of its root is taken back
+    os.mkdir(c.mnt(2) + "/dir")  # invalidates this mount's cached root
     c.kill("mds")
     p = c.leat("umount", c.mnt(), timeout=60)
     assert not os.path.exists("/proc/%d" % pid), p
@@ -32,7 +32,7 @@ def test_umount_without_a_metadata_server(c):
 
 
 def test_umount_says_what_it_waits_for(c):
-    """The metadata server has not been told of a close, nor can it be."""
+    """The metadata server has not received a close, and cannot receive it."""
     file = open(c.mnt() + "/late", "wb")
     file.write(b"x")
     file.flush()

@@ -30,7 +30,7 @@ def link_fd(fd, path):
 
 
 def handle_of(path):
-    """What name_to_handle_at gives: bytes of a struct file_handle."""
+    """The result of name_to_handle_at: bytes of a struct file_handle."""
     buf = ctypes.create_string_buffer(struct.pack("<Ii", 120, 0), 128)
     mount_id = ctypes.c_int()
     check(libc.name_to_handle_at(AT_FDCWD, path.encode(), buf, ctypes.byref(mount_id), 0))
@@ -59,7 +59,7 @@ def test_it_gets_a_name(c):
     fd = os.open(c.mnt(), os.O_TMPFILE | os.O_RDWR, 0o600)
     os.write(fd, b"whole")
     link_fd(fd, c.mnt() + "/whole")
-    # At once, for everybody: nobody ever sees less.
+    # The whole file appears at once, on every mount.
     with open(c.mnt(2) + "/whole", "rb") as f:
         assert f.read() == b"whole"
     assert os.fstat(fd).st_nlink == 1
@@ -101,7 +101,7 @@ def test_its_space_comes_back(c):
 
     before = used()
     fd = os.open(c.mnt(), os.O_TMPFILE | os.O_RDWR, 0o600)
-    # Much more than what the tests before may still give back meanwhile.
+    # Much more than earlier tests may still free meanwhile.
     for _ in range(4):
         os.write(fd, os.urandom(8 << 20))
     os.fsync(fd)
@@ -137,7 +137,7 @@ def test_an_unlinked_file_is_opened_by_its_descriptor(c):
     assert os.pread(again, 100, 0) == b"new"
     for f in (again, fd):
         os.close(f)
-    # A name that another mount gives to another file is not taken for it.
+    # Another file that another mount gives this name is not taken for it.
     for text in (b"one", b"two"):
         with open(c.mnt(2) + "/new", "wb") as f:
             f.write(text)
@@ -161,7 +161,7 @@ def test_files_by_handle(c):
         f.write(b"by handle")
     handles = {p: handle_of(p) for p in (c.mnt(), d, d + "/deep", d + "/deep/file")}
     inode = os.stat(d + "/deep/file").st_ino
-    # The kernel shall know nothing of them any more.
+    # Clears the kernel's caches of these files.
     c.stop("mnt1")
     c.start("mnt1")
     mount_fd = os.open(c.mnt(), os.O_RDONLY | os.O_DIRECTORY)
@@ -170,10 +170,10 @@ def test_files_by_handle(c):
     os.close(fd)
     for p in (d + "/deep", d, c.mnt()):
         fd = open_handle(mount_fd, handles[p], os.O_RDONLY | os.O_DIRECTORY)
-        # The way up is found, too.
+        # The path to the root is found, too.
         assert os.readlink(LINKS % fd) == p, (os.readlink(LINKS % fd), p)
         os.close(fd)
-    # Also when the daemon knows all names of a directory, having made it, and the kernel none.
+    # Also if the daemon has all names of a directory that it made, and the kernel none.
     os.makedirs(d + "/made/here")
     handle = handle_of(d + "/made/here")
     expect_errno(errno.ENOENT, os.stat, d + "/made/here/absent")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Extended attributes: name spaces and their rules, limits, and what a write takes away."""
+"""Extended attributes: namespaces and their rules, limits, and the ones that a write removes."""
 import ctypes
 import errno
 import os
@@ -65,7 +65,7 @@ def test_trusted_ones_are_hidden_from_users(c):
         expect_errno(errno.EPERM, os.removexattr, p, "trusted.secret")
 
     def look_as_root_of_a_namespace():
-        if libc.unshare(0x10000000) == 0:  # CLONE_NEWUSER: with all capabilities, of no worth here
+        if libc.unshare(0x10000000) == 0:  # CLONE_NEWUSER: all capabilities, without effect here
             look()
 
     assert as_user(look) == 0
@@ -185,7 +185,7 @@ def test_set_id_bits_go_when_a_user_writes(c):
             want = 0o777 if by_user else 0o6777
             assert stat.S_IMODE(os.stat(p).st_mode) == want, (how, by_user, oct(os.stat(p).st_mode))
             os.unlink(p)
-            # Without execution by the group it is the group's to keep.
+            # Without execute permission for the group, its members keep set-group-id.
             for group in (GROUP, GROUP + 1):
                 put(p, b"program", 0o666)
                 os.chown(p, 0, GROUP + 1)
@@ -199,7 +199,7 @@ def test_set_id_bits_go_when_a_user_writes(c):
     os.chmod(p, 0o6755)
     os.chown(p, USER, GROUP)
     assert stat.S_IMODE(os.stat(p).st_mode) == 0o755
-    os.chmod(p, 0o2644)  # no program: a mark for mandatory locking of old
+    os.chmod(p, 0o2644)  # not a program: formerly the mark of mandatory locking
     os.chown(p, USER, GROUP)
     assert stat.S_IMODE(os.stat(p).st_mode) == 0o2644
     os.unlink(p)
