@@ -5,7 +5,7 @@
  * power_store verify DIR MARKS                         checks what a cut left: the store is sound,
  *                                                      each worker's bytes and recorded reply are
  *                                                      as its last acknowledged operation left
- *                                                      them, or the next; then every worker goes on
+ *                                                      them, or the next; then each continues
  *
  * Worker w owns a file (inode 100 + w) and every WORKERS-th cell of one shared chunk, so that
  * fragments of different workers meet in one block. Operation n and the bytes after it follow from

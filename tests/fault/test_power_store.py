@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 300
 """The chunk store of leat-ossd, with the power cut at every sync: the check is clean, every
-acknowledged write, punch, trim and remove is there with its recorded reply, and the store goes on.
-A run without syncs must fail."""
+acknowledged write, punch, trim and remove is there with its recorded reply, and the store
+continues. A run without syncs must fail."""
 import subprocess
 import time
 

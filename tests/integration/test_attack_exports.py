@@ -137,8 +137,8 @@ def fields_of(name, values):
 
 
 def differences(c, p, lies, open_):
-    """Runs each operation with a lie on one tree and with the truth on another. Returns those whose
-    results or effects differ, and the number of successes."""
+    """Runs each operation with a lie on one tree and with the truth on another. Returns operations
+    with different results or effects, and the number of successes."""
     liar, honest = Tree(c, "liar", open_), Tree(c, "honest", open_)
     found, n_done = [], 0
     for k in range(len(attempts(liar))):
@@ -283,7 +283,7 @@ def test_a_read_right_ends_with_its_session(c):
             except ConnectionError:
                 pass  # the connection may close before the reply arrives
         elif how == "export":
-            # A session of a network whose rights are then reduced.
+            # A session of a network; then the network's rights are reduced.
             p.close()
             where["source"] = "127.0.0.6"
             p = peer(c, "127.0.0.6")
@@ -575,8 +575,9 @@ def test_an_agent_does_nothing_for_networks_of_less_rights(c):
         c.leat("export", "add", "--root-squash", "127.0.0.7")
         wait_until(lambda: ask("127.0.0.7", "peer_chunk", **chunk)[0] == "PERM", 5, "it is heard")
         c.leat("export", "rm", "127.0.0.7")
-        # While the metadata server is down, the agent replies AGAIN to a network whose rights it
-        # has never received. For other networks it applies the last rights that it received.
+        # While the metadata server is down, the agent replies AGAIN to a network if it has never
+        # received the network's rights. For other networks it applies the last rights that it
+        # received.
         c.kill("mds")
         assert ask("127.0.0.8", "peer_chunk", **chunk) == ("AGAIN", None)
         assert ask(READ_ONLY, "peer_chunk", **chunk)[0] == "OK"

@@ -75,7 +75,7 @@ def flip(c, name, at):
 
 
 def chains_whole(c):
-    """All chains are whole, except those of one member whose target is lost."""
+    """All chains are whole, except those of one member on a lost target."""
     h = c.status()["mds"]["chains"]
     return h["degraded"] == h["syncing"] == 0 and h["down"] == len(GONE)
 

@@ -58,7 +58,7 @@ until_true sent
 until_true connected
 [ "$(metric ossd1 leat_ossd_net_verbs_connections)" = 0 ] || fail "verbs connections without verbs"
 
-# An address that names its transport, and one whose transport this machine does not have
+# An address that names its transport, and an address with a transport that this machine lacks
 addr=$("$leat" status --json | jq -r .mds.addr)
 sed "s/^mds = .*/mds = tcp:$addr/" "$LEAT_CONF" >"$tmp/conf"
 expect 0 "$leat" --conf "$tmp/conf" status

@@ -72,7 +72,7 @@ expect 8 "$leat" stage gc --to "$node" --free 1E --dry-run
 in_err "less than --free would be free"
 expect 0 "$leat" stage gc --to "$node" --free 1 --dry-run --json
 json .missing 0
-# A copy whose source was removed is evicted last; here it stays.
+# A copy without a source is evicted last; here it stays.
 mkdir "$tmp/last"
 echo last >"$tmp/last/file"
 expect 0 "$leat" stage in "$tmp/last" --to "$node"

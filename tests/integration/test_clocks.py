@@ -186,7 +186,8 @@ def test_a_time_is_not_held_in_the_future(c, clocks):
 
 
 def test_the_metadata_servers_clock(c, clocks):
-    """The clock jumps while capabilities are in use: they expire at once, or new ones look old."""
+    """The clock jumps while capabilities are in use: some expire immediately, or new ones look
+    old."""
     work = Work(c)
     for seconds in [3600, -3600, 10 * DAY, 0, -10 * DAY, to_2015(), 3650 * DAY, 0]:
         clocks.set("mds", seconds)

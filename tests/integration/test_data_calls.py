@@ -711,7 +711,7 @@ def test_all_ways_of_writing_one_file_at_once(c):
         return
     with open(c.dir + "/jobs", "w") as f:
         f.write(ALL_WAYS % c.mnt())
-    # The kernel returns EIO to programs that map a page and write past it at once.
+    # The kernel returns EIO if a page is mapped and written past concurrently.
     subprocess.run(["fio", "--ignore_error=,EIO", "--output=/dev/null", c.dir + "/jobs"],
                    cwd=c.dir, stdin=subprocess.DEVNULL, check=True, timeout=200)
     for name in ("/file1", "/file2"):

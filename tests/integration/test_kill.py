@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 900
 """kill -9 of the metadata server, of object servers and of the mount at random moments of write and
-metadata storms: nothing acknowledged is lost, the stores are clean, clients continue without a
-remount."""
+metadata storms: no acknowledged data is lost, the stores are sound, clients need no remount."""
 import hashlib
 import os
 import random

@@ -85,8 +85,8 @@ def phase(c, n, ops):
 
 
 def explained(c):
-    """The parts that `leat status --memory` reports add up to the resident memory (allocated but
-    untouched memory counts too, and the process goes on meanwhile), and none exceeds its limit."""
+    """The parts that `leat status --memory` reports add up to the resident memory (untouched memory
+    counts too, and the process continues meanwhile), and none exceeds its limit."""
     status = json.loads(c.leat("status", "--memory", "--json", c.mnt(1)).stdout)
     told = {"mds": status["mds"]["memory"], "mount": status["mount"]["memory"]}
     for target in status["targets"]:

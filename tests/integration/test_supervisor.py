@@ -678,7 +678,7 @@ def staged_files_go_on(c, m, folder, replace):
     replace(f)
     assert os.pread(f.fileno(), 2, 200000) == b"Cs" and mem[200000:200002] == b"Cs"
     assert os.pread(plain.fileno(), 2, 200000) == b"ss"
-    # A new open uses the same copy. The file cannot be written, but one that the daemon reads can.
+    # A new open uses the same copy. This file cannot be written; one that the daemon reads can.
     h = open(names[0], "rb", buffering=0)
     assert os.pread(h.fileno(), 1, 200000) == b"C" and m.status()["staged_opens_passed"] > 0
     expect_errno(errno.EBUSY, open, names[0], "r+b")
