@@ -173,6 +173,11 @@ static int open_dir(struct client *client, uint32_t index, uint32_t copies, stru
 		rc = ll_mkdir(client, &root, LEAT_ROOT_INO, name, 0755, &a);
 	if (rc == 0)
 		rc = ll_layout_set(client, &root, a.ino, &l, NULL);
+	/* The first one makes the chains, of the targets that are up. */
+	while (rc == -LE_NODEV && !lose.c->failed) {
+		fiber_sleep_us(500000);
+		rc = ll_layout_set(client, &root, a.ino, &l, NULL);
+	}
 	if (rc < 0)
 		cluster_fail(lose.c, "client %u: directory: %s", index, status_name(rc));
 	*ret_ino = a.ino;
