@@ -79,24 +79,23 @@ static struct dir_batch *batch_find(struct client *c, const struct dir_batch *wa
 	return NULL;
 }
 
-/* Removes from the cache, and returns, the batch that continues at want's cookie. Returns false if
- * there is none. Waits for one in flight. Yields. */
-static bool batch_take(struct client *c, const struct dir_batch *want, struct dir_batch *ret_b)
+/* Removes from the cache, and returns, the batch that continues at want's cookie. Waits for one in
+ * flight. Returns 0, -LE_NOENT if there is none, or -LE_INTR. Yields. */
+static int batch_take(struct client *c, const struct dir_batch *want, struct dir_batch *ret_b)
 {
 	struct dir_batch *b;
 
 	while ((b = batch_find(c, want, want->cookie)) != NULL && b->coming)
-		if (waitq_wait(&c->dirs_q, NO_DEADLINE) < 0)
-			return false; /* the caller fetches the batch itself */
+		TRY(waitq_wait(&c->dirs_q, NO_DEADLINE));
 	if (b == NULL)
-		return false;
+		return -LE_NOENT;
 	if (!batch_good(c, b)) {
 		batch_free(b);
-		return false;
+		return -LE_NOENT;
 	}
 	*ret_b = *b;
 	b->used = false;
-	return true;
+	return 0;
 }
 
 /* Returns the entry to replace: the oldest that is not in flight. At most AHEAD_MAX are. */
@@ -218,8 +217,11 @@ static void ahead_start(struct client *c, const struct cred *cred, const struct 
  * next one. Yields. */
 static int batch_get(struct client *c, const struct cred *cred, struct dir_batch *b)
 {
-	if (b->cookie == 0 || !batch_take(c, b, b))
-		TRY(batch_fetch(c, cred, b));
+	int rc = b->cookie == 0 ? -LE_NOENT : batch_take(c, b, b);
+
+	if (rc == -LE_NOENT)
+		rc = batch_fetch(c, cred, b);
+	TRY(rc);
 	if (b->pos == 0)
 		ahead_start(c, cred, b);
 	return 0;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/unit/client/bed.h"
 
+#include <sys/stat.h>
+
 #include "client/data/capability.h"
 #include "common/base/checksum.h"
 #include "common/proto/mds_proto.h"
@@ -148,6 +150,25 @@ static int on_append(struct rpc_req *r, const void *in, void *out)
 	return 0;
 }
 
+static int on_readdir(struct rpc_req *r, const void *in, void *out)
+{
+	uint64_t cookie = ((const struct mds_readdir_req *)in)->cookie;
+	struct dirent_wire e = {
+		.cookie = 1, .name = bytes_str("name"), .attr = {.ino = {101}, .mode = S_IFREG}};
+	struct mds_readdir_rep *p = out;
+	struct wire_w w;
+
+	bed.n_readdirs++;
+	p->last = 1;
+	p->eof = cookie > 0;
+	if (cookie > 0)
+		return bed.readdir_us > 0 ? fiber_sleep_us(bed.readdir_us) : 0;
+	wire_w_init(&w, rpc_req_alloc(r, 4096), 4096);
+	wire_put_dirent_wire(&w, &e);
+	p->entries = bytes_of(w.buf, (uint32_t)w.len);
+	return w.status;
+}
+
 static const struct rpc_handler mds_handlers[] = {
 	{OP_mds_session_open, on_session_open},
 	{OP_mds_session_close, on_nothing},
@@ -158,6 +179,7 @@ static const struct rpc_handler mds_handlers[] = {
 	{OP_mds_close, on_close},
 	{OP_mds_append, on_append},
 	{OP_mds_reclaim, on_reclaim},
+	{OP_mds_readdir, on_readdir},
 };
 
 static void serve(const char *addr, enum rpc_role role, const struct rpc_handler *h, uint32_t n,

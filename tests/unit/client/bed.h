@@ -90,6 +90,10 @@ extern struct bed {
 	uint64_t change; /* change counter of reservations */
 	uint32_t n_appends;
 	bool append_ends_session;
+	/* Each directory has one entry, of cookie 1. How long the metadata server takes for a later
+	 * cookie. */
+	uint64_t readdir_us;
+	uint32_t n_readdirs;
 	struct rpc_peer *peer;
 	struct client *client;
 	void (*test)(void);
