@@ -92,9 +92,9 @@ int addr_fill_host(const char *addr, const char *of, char ret_addr[ADDR_TEXT_SIZ
 	return len < 0 || len >= ADDR_TEXT_SIZE ? -LE_CONFIG : 0;
 }
 
-bool addr_list_add(char *list, size_t size, const char *addr)
+bool addr_list_has(const char *list, const char *addr)
 {
-	size_t used = strlen(list), n = strlen(addr);
+	size_t n = strlen(addr);
 
 	for (const char *p = list; *p != '\0'; p += strspn(p, " ")) {
 		size_t len = strcspn(p, " ");
@@ -103,6 +103,15 @@ bool addr_list_add(char *list, size_t size, const char *addr)
 			return true;
 		p += len;
 	}
+	return false;
+}
+
+bool addr_list_add(char *list, size_t size, const char *addr)
+{
+	size_t used = strlen(list), n = strlen(addr);
+
+	if (addr_list_has(list, addr))
+		return true;
 	if (used + n + 2 > size)
 		return false;
 	snprintf(list + used, size - used, "%s%s", used > 0 ? " " : "", addr);

@@ -41,6 +41,8 @@ int addr_make(enum addr_scheme scheme, const char *rest, unsigned add,
 /* Replaces the star of "scheme:*:port" by the host of `of` (any scheme); copies other addresses
  * unchanged. -LE_CONFIG: too long. */
 int addr_fill_host(const char *addr, const char *of, char ret_addr[ADDR_TEXT_SIZE]) CHECK_RESULT;
+/* Returns true if the blank-separated list has the whole address. */
+bool addr_list_has(const char *list, const char *addr);
 /* Adds an address to a blank-separated list, unless the list has it. False if it does not fit. */
 bool addr_list_add(char *list, size_t size, const char *addr);
 

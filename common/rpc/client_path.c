@@ -95,7 +95,7 @@ static void drop_unannounced(struct rpc_client *c, const char *addrs, const char
 
 	for (uint32_t i = 0; i < c->n_candidates; i++) {
 		const struct candidate *k = &c->candidates[i];
-		if (!k->announced || strstr(addrs, k->addr) != NULL || strcmp(k->addr, at) == 0)
+		if (!k->announced || addr_list_has(addrs, k->addr) || strcmp(k->addr, at) == 0)
 			c->candidates[n++] = *k;
 	}
 	c->n_candidates = n;

@@ -84,6 +84,10 @@ static void test_lists(void **state)
 	assert_true(addr_list_add(list, sizeof(list), "tcp:a:12"));
 	assert_true(addr_list_add(list, sizeof(list), "tcp:a:1"));
 	assert_string_equal(list, "tcp:a:1 tcp:a:12");
+	assert_true(addr_list_has(list, "tcp:a:1"));
+	assert_true(addr_list_has(list, "tcp:a:12"));
+	assert_false(addr_list_has(list, "tcp:a:"));
+	assert_false(addr_list_has(list, "tcp:a:123"));
 	assert_false(addr_list_add(list, sizeof(list), "tcp:a:12345"));
 	assert_string_equal(list, "tcp:a:1 tcp:a:12");
 }

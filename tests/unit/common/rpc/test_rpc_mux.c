@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/rpc/addr.h"
+#include "common/rpc/client_impl.h"
 #include "common/rpc/transport/transport_mux.h"
 #include "common/rpc/transport/transport_tcp.h"
 #include "tests/unit/common/rpc/suite.h"
@@ -347,6 +348,30 @@ static void two_rails(struct bed *b)
 	suite_server_stop(b, 0);
 }
 
+static uint32_t n_candidates_of(const struct rpc_client *c, const char *addr)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < c->n_candidates; i++)
+		n += strcmp(c->candidates[i].addr, addr) == 0;
+	return n;
+}
+
+/* An address that the server no longer sends goes, also if it is part of one that it sends. */
+static void drops_parts_of_addresses(struct bed *b)
+{
+	suite_server_start(b, NULL);
+	struct rpc_client *c = client_at(b, bare(b), 1);
+	struct where w = wait_for(c, 1, true);
+	c->path_ops->announced(c, "verbs:127.0.0.1:1 verbs:127.0.0.1:2", w.addr);
+	c->path_ops->announced(c, "verbs:127.0.0.1:12 verbs:127.0.0.1:2", w.addr);
+	assert_int_equal(n_candidates_of(c, "verbs:127.0.0.1:1"), 0);
+	assert_int_equal(n_candidates_of(c, "verbs:127.0.0.1:2"), 1);
+	assert_int_equal(n_candidates_of(c, "verbs:127.0.0.1:12"), 1);
+	rpc_client_destroy(c);
+	suite_server_stop(b, 0);
+}
+
 /* A client without verbs ignores announced verbs addresses. */
 static void only_tcp(struct bed *b)
 {
@@ -419,6 +444,7 @@ TEST(falls_back_and_returns)
 TEST(move_disturbs_nothing)
 TEST(session_moves)
 TEST(two_rails)
+TEST(drops_parts_of_addresses)
 TEST(only_tcp)
 TEST(modes)
 
@@ -430,6 +456,7 @@ int main(void)
 		cmocka_unit_test(test_move_disturbs_nothing),
 		cmocka_unit_test(test_session_moves),
 		cmocka_unit_test(test_two_rails),
+		cmocka_unit_test(test_drops_parts_of_addresses),
 		cmocka_unit_test(test_only_tcp),
 		cmocka_unit_test(test_modes),
 	};
