@@ -89,18 +89,19 @@ uint32_t spread_refer(struct spread *s, uint64_t chunk, uint32_t who,
 {
 	struct tree *t = tree_get(s, chunk);
 	uint32_t to = SPREAD_SELF;
-	if (!t)
+	/* The first request of a node took its place. A later node may wait for this one. */
+	if (!t || is_holder(t, who))
 		return SPREAD_SELF;
 	while (t->own >= SPREAD_FAN && t->at < t->n) {
 		to = t->holders[t->at];
-		if (t->sent < SPREAD_FAN && to != who && usable(arg, to))
+		if (t->sent < SPREAD_FAN && usable(arg, to))
 			break;
 		t->at++;
 		t->sent = 0;
 		to = SPREAD_SELF;
 	}
 	/* From here on, later nodes can be referred to this one. */
-	if (!is_holder(t, who) && !add_holder(t, who))
+	if (!add_holder(t, who))
 		return SPREAD_SELF;
 	if (to == SPREAD_SELF)
 		t->own++;

@@ -24,8 +24,8 @@ struct spread;
 int spread_create(struct spread **ret_spread) CHECK_RESULT;
 void spread_destroy(struct spread *s); /* NULL is fine */
 /* Handles a request of node `who` (any number but SPREAD_SELF) for the chunk. Returns the node
- * to request it from: SPREAD_SELF for this one. usable: returns whether nodes can be referred to
- * a node now. */
+ * to request it from: SPREAD_SELF for this one, also for a request that the node repeats. usable:
+ * returns whether nodes can be referred to a node now. */
 uint32_t spread_refer(struct spread *s, uint64_t chunk, uint32_t who,
 		      bool (*usable)(void *arg, uint32_t who), void *arg);
 

@@ -79,6 +79,24 @@ static void test_nobody_is_sent_to_itself(void **state)
 	spread_destroy(s);
 }
 
+/* What a node asks for again comes from this one: a later node may wait for it. And the others
+ * are sent where they would have been sent without it. */
+static void test_asking_again_takes_no_place(void **state)
+{
+	struct spread *s, *plain;
+	(void)state;
+	assert_int_equal(spread_create(&s), 0);
+	assert_int_equal(spread_create(&plain), 0);
+	for (uint32_t i = 0; i < NODES; i++) {
+		assert_int_equal(spread_refer(s, 7, i, anybody, NULL),
+				 spread_refer(plain, 7, i, anybody, NULL));
+		assert_int_equal(spread_refer(s, 7, i, anybody, NULL), SPREAD_SELF);
+		assert_int_equal(spread_refer(s, 7, i / 2, anybody, NULL), SPREAD_SELF);
+	}
+	spread_destroy(s);
+	spread_destroy(plain);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -86,6 +104,7 @@ int main(void)
 		cmocka_unit_test(test_chunks_have_nothing_in_common),
 		cmocka_unit_test(test_who_is_left_out_is_sent_nobody),
 		cmocka_unit_test(test_nobody_is_sent_to_itself),
+		cmocka_unit_test(test_asking_again_takes_no_place),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
