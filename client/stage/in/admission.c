@@ -264,16 +264,22 @@ int stage_admit(struct stage_job *job)
 
 /* ---- stage plan ---- */
 
+struct evictable {
+	struct stage_job *job;
+	const char *to; /* the directory that is being listed */
+};
+
 static int add_evictable(void *arg, const struct leat_stage_copy *c)
 {
-	struct stage_job *job = arg;
+	const struct evictable *e = arg;
+	struct stage_job *job = e->job;
 	bool mine = strcmp(c->id, job->m->id) == 0;
 	if (mine)
 		job->r->bytes_verified = c->bytes_verified;
 	else if (!c->leased && !c->pinned && c->state != LEAT_COPY_STAGING &&
 		 c->state != LEAT_COPY_STREAMABLE && c->state != LEAT_COPY_RESERVED &&
 		 c->state != LEAT_COPY_PLANNED)
-		job->r->bytes_evictable += c->bytes_verified;
+		job->r->bytes_evictable += copies_gc_bytes(&job->io, e->to, c);
 	return 0;
 }
 
@@ -297,10 +303,13 @@ uint64_t stage_free_bytes(const char *to, const char *const *more_dirs)
 
 static int plan(struct stage_job *job)
 {
+	struct evictable e = {job, job->o.to};
 	TRY(stage_find_manifest(job));
-	TRY(copies_list(&job->io, job->o.to, add_evictable, job));
-	for (uint32_t k = 0; job->o.more_dirs && job->o.more_dirs[k]; k++)
-		TRY(copies_list(&job->io, job->o.more_dirs[k], add_evictable, job));
+	TRY(copies_list(&job->io, e.to, add_evictable, &e));
+	for (uint32_t k = 0; job->o.more_dirs && job->o.more_dirs[k]; k++) {
+		e.to = job->o.more_dirs[k];
+		TRY(copies_list(&job->io, e.to, add_evictable, &e));
+	}
 	/* It is unknown which of the verified blocks are holes, so this is an upper bound. */
 	uint64_t left = job->m->bytes - job->r->bytes_verified, data = manifest_data(job->m);
 	job->r->bytes_needed = left < data ? left : data;

@@ -68,17 +68,15 @@ static struct manifest *manifest_of(struct stage_io *io, const char *to, const c
 	return m;
 }
 
-/* The disk space of a copy. An incomplete copy still holds the space that was reserved for all
- * of it. */
-static uint64_t bytes_of(const struct candidates *l, const struct leat_stage_copy *c)
+uint64_t copies_gc_bytes(struct stage_io *io, const char *to, const struct leat_stage_copy *c)
 {
 	if (c->state == LEAT_COPY_READY || c->state == LEAT_COPY_STALE ||
 	    c->state == LEAT_COPY_SHARED)
 		return c->bytes_data;
 	struct local_store *s = malloc(sizeof(*s));
-	struct manifest *m = manifest_of(l->io, l->to, c->id, "");
+	struct manifest *m = manifest_of(io, to, c->id, "");
 	uint64_t bytes = c->bytes_verified;
-	if (s && store_init(s, l->io->env, l->to, c->id) == 0) {
+	if (s && store_init(s, io->env, to, c->id) == 0) {
 		int rc = store_load_places(s, STORE_FILES_ANY);
 		(void)rc; /* without readable places the further directories are not counted */
 		bytes = store_occupied(s, m);
@@ -92,7 +90,7 @@ static uint64_t bytes_of(const struct candidates *l, const struct leat_stage_cop
 static int note_candidate(void *arg, const struct leat_stage_copy *c)
 {
 	struct candidates *l = arg;
-	uint64_t bytes = bytes_of(l, c);
+	uint64_t bytes = copies_gc_bytes(l->io, l->to, c);
 	l->total += bytes;
 	if (c->leased || c->pinned || is_being_made(c->state) ||
 	    (l->keep && strcmp(l->keep, c->id) == 0))

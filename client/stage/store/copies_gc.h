@@ -24,5 +24,8 @@ struct gc_options {
  * there is still too little: see g->bytes_removed. -LE_FOREIGN if there is too little and a
  * foreign mount or file in a copy prevents its removal. */
 int copies_gc(struct stage_io *io, const char *to, struct gc_options *g) CHECK_RESULT;
+/* Returns the disk space of a copy that copies_list has found in `to`. An incomplete copy still
+ * holds the space that was reserved for all of it. Yields. */
+uint64_t copies_gc_bytes(struct stage_io *io, const char *to, const struct leat_stage_copy *c);
 
 #endif

@@ -120,6 +120,21 @@ static void test_a_copy_takes_no_space_for_holes(void **state)
 	assert_int_equal(leat_stage_plan(&o, result()), -LE_NOSPC);
 }
 
+static void test_eviction_gives_back_no_holes(void **state)
+{
+	struct world *w = *state;
+	struct leat_stage_options o = options(w);
+	struct leat_stage_result *r = result();
+	char other[160];
+	assert_int_equal(leat_stage_in(&o, r), 0);
+	snprintf(other, sizeof(other), "%s/other", w->root);
+	assert_int_equal(mkdir(other, 0755), 0);
+	o.source = other;
+	r = result();
+	assert_int_equal(leat_stage_plan(&o, r), 0);
+	assert_in_range(r->bytes_evictable, PIECES * PIECE, PIECES * 16384 + SLACK);
+}
+
 static void test_zeros_are_the_same_data_as_holes(void **state)
 {
 	struct world *w = *state;
@@ -178,6 +193,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		T(test_a_copy_takes_no_space_for_holes),
+		T(test_eviction_gives_back_no_holes),
 		T(test_zeros_are_the_same_data_as_holes),
 		T(test_what_is_wrong_in_a_hole_is_taken_out),
 		T(test_out_keeps_holes),
