@@ -326,10 +326,12 @@ static int set(struct tool *t, int argc, char **argv)
 
 		if (c == '?')
 			return tool_usage(t, "set: wrong options");
-		if ((c == 'b' || c == 'B') && !parse_size_arg(t, "--bytes", optarg, &v))
+		if ((c == 'b' || c == 'B') &&
+		    !parse_size_arg(t, c == 'b' ? "--bytes" : "--bytes-soft", optarg, &v))
 			return EXIT_USAGE;
 		if ((c == 'i' || c == 'I') &&
-		    !parse_number_arg(t, "--inodes", optarg, INT64_MAX, &v))
+		    !parse_number_arg(t, c == 'i' ? "--inodes" : "--inodes-soft", optarg,
+				      INT64_MAX, &v))
 			return EXIT_USAGE;
 		all |= c == 'a';
 		if (c != 'a')

@@ -163,6 +163,12 @@ static const struct run_row quota_rows[] = {
 	{"quota set --inodes x dir", 2, "",
 	 "leat quota: --inodes: 'x' is not a number up to 9223372036854775807\n"
 	 "  See: leat quota set --help\n"},
+	{"quota set --bytes-soft x dir", 2, "",
+	 "leat quota: --bytes-soft: 'x' is not a size (4096, 64K, 1M, 2G)\n"
+	 "  See: leat quota set --help\n"},
+	{"quota set --inodes-soft x dir", 2, "",
+	 "leat quota: --inodes-soft: 'x' is not a number up to 9223372036854775807\n"
+	 "  See: leat quota set --help\n"},
 	{"quota set --bytes 1G dir", 9, "", "leat quota: dir is not on a Leat mount\n"},
 	{"quota set --adopt dir", 9, "", "leat quota: dir is not on a Leat mount\n"},
 	{"quota show", 2, "",
