@@ -184,12 +184,15 @@ static int parse(struct tool *t, int argc, char **argv, struct fsck *f)
 static int run(struct tool *t, int argc, char **argv)
 {
 	struct fsck f = {.window = WINDOW_DEFAULT};
-	int code = parse(t, argc, argv, &f);
+	int code;
 
+	t->exit_error = FSCK_USAGE;
+	code = parse(t, argc, argv, &f);
 	if (code != FSCK_CLEAN)
 		return code;
 	if (tool_load_conf(t) != EXIT_OK)
 		return FSCK_USAGE;
+	t->exit_error = FSCK_FAILED;
 	f.findings = json_array();
 	f.repairs = json_array();
 	f.notes = json_array();

@@ -49,8 +49,11 @@ void tool_write_name(const char *name)
 		fputs(name, stdout);
 }
 
-static void print_error(const struct tool *t, int code, const char *hint, const char *text)
+/* Returns the exit status. */
+static int print_error(const struct tool *t, int code, const char *hint, const char *text)
 {
+	if (t->exit_error)
+		code = t->exit_error;
 	fflush(stdout);
 	fprintf(stderr, "leat%s%s: ", *t->command ? " " : "", t->command);
 	tool_write_text(stderr, text);
@@ -64,6 +67,7 @@ static void print_error(const struct tool *t, int code, const char *hint, const 
 			tool_print_json(e);
 		fflush(stdout);
 	}
+	return code;
 }
 
 int tool_error(const struct tool *t, int code, const char *hint, const char *fmt, ...)
@@ -74,8 +78,7 @@ int tool_error(const struct tool *t, int code, const char *hint, const char *fmt
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	print_error(t, code, hint, text);
-	return code;
+	return print_error(t, code, hint, text);
 }
 
 int tool_usage(const struct tool *t, const char *fmt, ...)
@@ -93,8 +96,7 @@ int tool_usage(const struct tool *t, const char *fmt, ...)
 		verb = t->argv[0];
 	snprintf(hint, sizeof(hint), "See: leat %s%s%.40s%s--help", t->command,
 		 *t->command ? " " : "", verb, *verb ? " " : "");
-	print_error(t, EXIT_USAGE, hint, text);
-	return EXIT_USAGE;
+	return print_error(t, EXIT_USAGE, hint, text);
 }
 
 int tool_too_long(const struct tool *t, const char *path)

@@ -36,6 +36,8 @@ struct tool {
 	const char *command; /* "status"; for messages */
 	const char *conf;    /* of --conf; NULL: $LEAT_CONF, else /etc/leat/leat.conf */
 	bool json;
+	int exit_error; /* not 0: the exit status of every error from here on, of a command with
+			 * exit statuses of its own */
 	struct cluster_params cluster;
 	/* The arguments after the name of the command, for messages. of: NULL until they are
 	 * parsed. */
@@ -61,11 +63,12 @@ extern const struct command command_mount, command_umount, command_status, comma
 	command_du, command_export;
 
 /* Prints "leat COMMAND: message" and a line with the next step (hint; may be NULL) on stderr; with
- * --json also {"error":{...}} on stdout. Returns code. */
+ * --json also {"error":{...}} on stdout. Returns the exit status: code, or t->exit_error. */
 int tool_error(const struct tool *t, int code, const char *hint, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 /* Prints an error of the command line, with a pointer to --help. Prints a better text instead if
- * the option or the verb is a typing error (help_explain). Returns EXIT_USAGE. */
+ * the option or the verb is a typing error (help_explain). Returns EXIT_USAGE, or
+ * t->exit_error. */
 int tool_usage(const struct tool *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Prints that the path is too long. Returns EXIT_FAILED. */
 int tool_too_long(const struct tool *t, const char *path);

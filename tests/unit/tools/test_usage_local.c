@@ -390,10 +390,16 @@ static const struct run_row json_rows[] = {
 	 "leat scrub: give a verb: start, stop or status\n"
 	 "  See: leat scrub --help\n"},
 	{"--json fsck --window 0", 16,
-	 "{\"error\":{\"exit\":2,\"message\":\"--window must be at least "
+	 "{\"error\":{\"exit\":16,\"message\":\"--window must be at least "
 	 "1\",\"hint\":\"See: leat fsck --help\"}}\n",
 	 "leat fsck: --window must be at least 1\n"
 	 "  See: leat fsck --help\n"},
+	{"--json --conf good.conf fsck", 8,
+	 "{\"error\":{\"exit\":8,\"message\":\"cluster key ~/key: no such file or "
+	 "directory\",\"hint\":\"The key_file of [cluster] in leat.conf names it; all "
+	 "hosts have the same key.\"}}\n",
+	 "leat fsck: cluster key ~/key: no such file or directory\n"
+	 "  The key_file of [cluster] in leat.conf names it; all hosts have the same key.\n"},
 	{"--json target drain x", 2,
 	 "{\"error\":{\"exit\":2,\"message\":\"target: 'x' is not a number up to "
 	 "65536\",\"hint\":\"See: leat target drain --help\"}}\n",
