@@ -218,6 +218,22 @@ static int sync_parent(struct env *env, char *path)
 	return env_syncdir(env, path);
 }
 
+/* Returns 0 if path is a directory, or a symbolic link to one; -LE_NOTDIR: another file; or why it
+ * cannot be examined. */
+static int check_dir(struct env *env, const char *path)
+{
+	char inside[PATH_TEXT_MAX];
+	struct stat st;
+	int rc = env_stat(env, path, &st);
+
+	if (rc == 0 && S_ISLNK(st.st_mode)) {
+		if (snprintf(inside, sizeof(inside), "%s/.", path) >= (int)sizeof(inside))
+			return -LE_NAMETOOLONG;
+		rc = env_stat(env, inside, &st);
+	}
+	return rc == 0 && !S_ISDIR(st.st_mode) ? -LE_NOTDIR : rc;
+}
+
 /* Makes one directory, and its name durable; an existing one is fine. */
 static int mkdir_synced(struct env *env, const char *path, size_t len, mode_t mode)
 {
@@ -227,8 +243,9 @@ static int mkdir_synced(struct env *env, const char *path, size_t len, mode_t mo
 	memcpy(part, path, len);
 	part[len] = '\0';
 	rc = env_mkdir(env, part, mode);
-	if (rc < 0)
-		return rc == -LE_EXIST ? 0 : rc;
+	if (rc == -LE_EXIST)
+		return check_dir(env, part) == -LE_NOTDIR ? -LE_NOTDIR : 0;
+	TRY(rc);
 	rc = sync_parent(env, part);
 	/* A parent that this process may write but not read cannot be opened for the sync. */
 	return rc == -LE_ACCES ? 0 : rc;
@@ -252,9 +269,8 @@ int env_mkdirs(struct env *env, const char *path, mode_t mode)
 
 int env_find_parent(struct env *env, const char *path, char *ret_parent, size_t size)
 {
-	char parent[PATH_TEXT_MAX], inside[PATH_TEXT_MAX];
+	char parent[PATH_TEXT_MAX];
 	size_t len = strlen(path);
-	struct stat st;
 	int rc;
 
 	if (len >= sizeof(parent))
@@ -269,15 +285,7 @@ int env_find_parent(struct env *env, const char *path, char *ret_parent, size_t 
 	parent[len] = '\0';
 	if (len == 0)
 		memcpy(parent, path[0] == '/' ? "/" : ".", 2);
-	rc = env_stat(env, parent, &st);
-	/* The parent may be a symbolic link to a directory. */
-	if (rc == 0 && S_ISLNK(st.st_mode)) {
-		if (snprintf(inside, sizeof(inside), "%s/.", parent) >= (int)sizeof(inside))
-			return -LE_NAMETOOLONG;
-		rc = env_stat(env, inside, &st);
-	}
-	if (rc == 0 && !S_ISDIR(st.st_mode))
-		rc = -LE_NOTDIR;
+	rc = check_dir(env, parent);
 	if (rc < 0)
 		snprintf(ret_parent, size, "%s", parent);
 	return rc;

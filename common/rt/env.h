@@ -115,7 +115,7 @@ int env_file_stat(struct env_file *f, struct stat *ret_st) CHECK_RESULT;
 int env_stat(struct env *env, const char *path, struct stat *ret_st) CHECK_RESULT;
 int env_mkdir(struct env *env, const char *path, mode_t mode) CHECK_RESULT;
 /* Makes the directory and its parents. New names are durable on return, except in a parent that
- * this process may not read. */
+ * this process may not read. -LE_NOTDIR: another file has one of the names. */
 int env_mkdirs(struct env *env, const char *path, mode_t mode) CHECK_RESULT;
 /* Checks that the parent directory of path exists. 0, or a status (-LE_NOENT: missing, -LE_NOTDIR:
  * not a directory) and the parent's name in ret_parent. May yield. */

@@ -148,12 +148,18 @@ static void names_main(void *arg)
 	assert_string_equal(parent, "/dev/null");
 	assert_int_equal(env_mkdirs(env, in_dir("x/y/z"), 0755), 0);
 	assert_int_equal(env_mkdirs(env, in_dir("x/y/z"), 0755), 0);
+	assert_int_equal(symlink("y", in_dir("x/link")), 0);
+	assert_int_equal(env_mkdirs(env, in_dir("x/link"), 0755), 0);
+	assert_int_equal(env_unlink(env, in_dir("x/link")), 0);
 	assert_int_equal(env_mkdir(env, in_dir("x"), 0755), -LE_EXIST);
 	assert_int_equal(env_rmdir(env, in_dir("x/y")), -LE_NOTEMPTY);
 	assert_int_equal(env_write_file(env, in_dir("x/y/z/a"), "A", 1, 0600), 0);
 	assert_int_equal(env_rename(env, in_dir("x/y/z"), in_dir("x/b")), 0);
 	assert_int_equal(env_rmdir(env, in_dir("x/y")), 0);
 	assert_int_equal(env_write_file(env, in_dir("x/c"), "C", 1, 0600), 0);
+	assert_int_equal(env_mkdirs(env, in_dir("x/c"), 0755), -LE_NOTDIR);
+	assert_int_equal(env_mkdirs(env, in_dir("x/c/"), 0755), -LE_NOTDIR);
+	assert_int_equal(env_mkdirs(env, in_dir("x/c/d/e"), 0755), -LE_NOTDIR);
 	assert_int_equal(env_list(env, in_dir("x"), count_entry, &n), 0);
 	assert_int_equal(n, 2);
 	n = 2;

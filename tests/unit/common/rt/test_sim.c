@@ -444,6 +444,9 @@ static void make_dirs(struct loop *l, void *arg)
 	ASSERT(env_mkdirs(env, "/a/b/d/", 0755) == 0);
 	ASSERT(env_mkdirs(env, "/a/b/c", 0755) == 0);
 	ASSERT(env_mkdirs(env, "/", 0755) == 0);
+	ASSERT(env_write_file(env, "/a/file", "A", 1, 0600) == 0);
+	ASSERT(env_mkdirs(env, "/a/file", 0755) == -LE_NOTDIR);
+	ASSERT(env_mkdirs(env, "/a/file/b/c", 0755) == -LE_NOTDIR);
 	done = true;
 	fiber_park();
 }
