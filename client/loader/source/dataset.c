@@ -295,7 +295,7 @@ struct leat_order {
 	struct leat_dataset *ds; /* a reference */
 	struct sequence s;
 	uint64_t epoch;
-	_Atomic pid_t pid;    /* the process that owns lock and tables; 0: they are being made */
+	_Atomic pid_t pid;    /* the process that owns lock and tables; negative: it makes them */
 	pthread_mutex_t lock; /* guards s: reading a mixture changes its tables */
 };
 
@@ -303,19 +303,21 @@ struct leat_order {
  * or may have changed half of the tables, so the child makes new ones; the old tables leak. */
 static int order_after_fork(struct leat_order *o)
 {
-	struct sequence was = o->s;
 	pid_t pid = getpid(), seen = o->pid;
 	while (seen != pid) {
-		if (seen == 0 || !atomic_compare_exchange_weak(&o->pid, &seen, 0)) {
+		/* A thread of this process makes them. One of another process does not exist here:
+		 * that process was forked in the meantime. */
+		if (seen == -pid || !atomic_compare_exchange_weak(&o->pid, &seen, -pid)) {
 			sched_yield();
 			seen = o->pid;
 			continue;
 		}
-		int rc = sequence_init(&o->s, &o->ds->of, was.mode, was.window, was.seed);
-		if (rc < 0)
-			o->s = was;
-		else
+		struct sequence s;
+		int rc = sequence_init(&s, &o->ds->of, o->s.mode, o->s.window, o->s.seed);
+		if (rc == 0) {
+			o->s = s;
 			pthread_mutex_init(&o->lock, NULL);
+		}
 		o->pid = rc < 0 ? seen : pid;
 		return rc;
 	}
