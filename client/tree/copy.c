@@ -21,8 +21,8 @@ struct linked {
 	struct hmap_node node;
 	uint64_t dev, ino; /* of the source */
 	bool busy, done;
-	uint64_t to_ino;
-	char *to_path; /* below the directory of the root */
+	struct tlink to; /* its copy */
+	char *to_path;   /* below the directory of the root */
 	struct waitq q;
 };
 
@@ -124,9 +124,9 @@ static int make_at(struct tdir *d, const char *name, const struct special *s,
 	return ops->mknod(d, name, s->mode, s->e->a.rdev, ret_made);
 }
 
-/* ret_ino: of a new inode; unused for hard links. */
+/* ret_link: gets ino and dev of a new inode; unused for hard links. */
 static int make_special(struct wfiber *f, struct tdir *d, const char *name, const struct special *s,
-			uint64_t *ret_ino)
+			struct tlink *ret_link)
 {
 	struct copying *cp = f->w->arg;
 	const struct side_ops *ops = d->side->ops;
@@ -145,7 +145,8 @@ static int make_special(struct wfiber *f, struct tdir *d, const char *name, cons
 	}
 	TRY(rc);
 	if (!s->hard) {
-		*ret_ino = a.ino;
+		ret_link->ino = a.ino;
+		ret_link->dev = a.dev;
 		rc = ops->apply(d, made, &a, &f->m);
 	}
 	if (rc == 0 && made == temp)
@@ -161,7 +162,7 @@ static int make_special(struct wfiber *f, struct tdir *d, const char *name, cons
 }
 
 static int copy_special(struct wfiber *f, struct wnode *dir, const struct tent *e, const char *name,
-			uint64_t *ret_ino)
+			struct tlink *ret_link)
 {
 	struct copying *cp = f->w->arg;
 	struct special s = {.e = e};
@@ -183,7 +184,7 @@ static int copy_special(struct wfiber *f, struct wnode *dir, const struct tent *
 	if (rc >= 0 && (f->m.keep & LEAT_KEEP_XATTRS))
 		rc = dir->src.side->ops->xattrs(&dir->src, e->name, &e->a, &f->m);
 	if (rc >= 0)
-		rc = make_special(f, &dir->dst, name, &s, ret_ino);
+		rc = make_special(f, &dir->dst, name, &s, ret_link);
 	free(target);
 	return rc;
 }
@@ -211,11 +212,11 @@ static struct linked *find_linked(struct copying *cp, const struct tattr *a)
 }
 
 static int copy_one(struct wfiber *f, struct wnode *dir, const struct tent *e, const char *name,
-		    uint64_t *ret_ino)
+		    struct tlink *ret_link)
 {
 	if (S_ISREG(e->a.mode))
-		return copy_file(f, dir, e, name, ret_ino);
-	return copy_special(f, dir, e, name, ret_ino);
+		return copy_file(f, dir, e, name, ret_link);
+	return copy_special(f, dir, e, name, ret_link);
 }
 
 /* Returns the path of a copy, below the directory that contains the root's copy. */
@@ -248,16 +249,17 @@ static int copy_linked(struct wfiber *f, struct wnode *dir, const struct tent *e
 		if (waitq_wait(&l->q, NO_DEADLINE) < 0)
 			continue;
 	if (l->done) {
-		struct tlink to = {.ino = l->to_ino, .top = cp->top, .path = l->to_path};
-		struct special s = {.e = e, .hard = &to};
+		struct special s = {.e = e, .hard = &l->to};
 
 		return make_special(f, &dir->dst, name, &s, NULL);
 	}
 	l->busy = true;
-	rc = copy_one(f, dir, e, name, &l->to_ino);
+	rc = copy_one(f, dir, e, name, &l->to);
 	/* If another inode has replaced the source, the copy is not one of l. */
 	if (rc == 0 && f->m.a.ino == l->ino && f->m.a.dev == l->dev) {
 		l->to_path = path_of(f, dir, name);
+		l->to.top = cp->top;
+		l->to.path = l->to_path;
 		l->done = l->to_path != NULL;
 	}
 	l->busy = false;
@@ -269,14 +271,14 @@ static void file(struct wfiber *f, struct wnode *dir, const struct tent *e)
 {
 	struct copying *cp = f->w->arg;
 	const char *name = name_of(cp, dir, e->name);
-	uint64_t ino;
+	struct tlink unused;
 	int rc;
 
 	/* If the root is a file, the tree has no other name of it. */
 	if ((cp->c->keep & LEAT_KEEP_LINKS) && e->a.nlink > 1 && dir->parent)
 		rc = copy_linked(f, dir, e, name);
 	else
-		rc = copy_one(f, dir, e, name, &ino);
+		rc = copy_one(f, dir, e, name, &unused);
 	if (rc == 0)
 		walk_did(f->w, 1, 0, 0);
 	else if (rc < 0 && !(rc == -LE_INTR && walk_cancelled(f->w)))

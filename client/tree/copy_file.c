@@ -203,7 +203,7 @@ static int make(struct file_copy *fc, const char *name, size_t len, bool whole)
 }
 
 int copy_file(struct wfiber *f, struct wnode *dir, const struct tent *e, const char *name,
-	      uint64_t *ret_ino)
+	      struct tlink *ret_link)
 {
 	struct file_copy fc = {.f = f, .cp = f->w->arg, .to = &dir->dst, .a = &f->m.a};
 	/* Reads one byte more than the size, to detect a file that has grown. */
@@ -221,7 +221,8 @@ int copy_file(struct wfiber *f, struct wnode *dir, const struct tent *e, const c
 	f->m.len = 0;
 	TRY(dir->src.side->ops->load(&dir->src, e, &fc.in, f->buf, &len, &f->m));
 	rc = make(&fc, name, len, read && len < want);
-	*ret_ino = fc.out.ino;
+	ret_link->ino = fc.out.ino;
+	ret_link->dev = fc.out.dev;
 	tfile_drop(&fc.in);
 	return rc;
 }

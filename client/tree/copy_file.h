@@ -28,9 +28,9 @@ int copy_may_replace(const struct copying *cp, struct tdir *d, const char *name,
 int copy_rename(const struct copying *cp, struct tdir *d, const char *temp,
 		const char *name) CHECK_RESULT;
 
-/* Copies a regular file. *ret_ino: the inode of the copy, for hard links (Leat). 1: an existing
- * file stays. Yields. */
+/* Copies a regular file. Sets ino and dev of *ret_link to the copy's. 1: an existing file stays.
+ * Yields. */
 int copy_file(struct wfiber *f, struct wnode *dir, const struct tent *e, const char *name,
-	      uint64_t *ret_ino) CHECK_RESULT;
+	      struct tlink *ret_link) CHECK_RESULT;
 
 #endif

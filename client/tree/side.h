@@ -50,7 +50,7 @@ struct tfile {
 	struct side *side; /* NULL: not open */
 	struct ll_file *ll;
 	int fd;
-	uint64_t ino;
+	uint64_t ino, dev; /* dev: local */
 	bool plain; /* it had no extended attributes when it was created */
 };
 
@@ -64,7 +64,7 @@ struct tmeta {
 
 /* An inode that was made before, which gets another name. */
 struct tlink {
-	uint64_t ino;
+	uint64_t ino, dev; /* dev: local */
 	const struct tdir *top; /* local: `path` starts there */
 	const char *path;
 };

@@ -336,7 +336,7 @@ static int link_job(struct job *j)
 	if (fd < 0)
 		return fail();
 	rc = done(fstat(fd, &st));
-	if (rc == 0 && st.st_ino != j->link->ino)
+	if (rc == 0 && (st.st_ino != j->link->ino || st.st_dev != j->link->dev))
 		rc = -LE_STALE;
 	snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
 	if (rc == 0)
@@ -599,7 +599,8 @@ static int load_job(struct job *j)
 	}
 	j->got = n;
 	take_stat(&st, &j->m->a);
-	*j->f = (struct tfile){.side = j->d->side, .fd = fd, .ino = st.st_ino};
+	*j->f = (struct tfile){
+		.side = j->d->side, .fd = fd, .ino = st.st_ino, .dev = st.st_dev};
 	return 0;
 }
 
@@ -659,7 +660,8 @@ static int store_job(struct job *j)
 		unlinkat(j->d->fd, j->name, 0);
 		return rc;
 	}
-	*j->f = (struct tfile){.side = j->d->side, .fd = fd, .ino = st.st_ino};
+	*j->f = (struct tfile){
+		.side = j->d->side, .fd = fd, .ino = st.st_ino, .dev = st.st_dev};
 	return 0;
 }
 
