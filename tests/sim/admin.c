@@ -11,7 +11,7 @@
 struct admin {
 	struct cluster *c;
 	struct rpc_client *client;
-	uint32_t drained; /* bits by target */
+	uint32_t drained; /* bit i: target i was ordered to drain */
 };
 
 static uint64_t rnd(struct admin *a, uint64_t n)
@@ -35,8 +35,8 @@ static int order(struct admin *a, enum target_admin what, uint32_t target)
 	return rc;
 }
 
-/* An order whose answer was lost may have been carried out: the bit stays until one says that the
- * target is not drained. */
+/* An order whose reply was lost may have been executed: the bit stays set until a reply says that
+ * the target is not drained. */
 static void draw_order(struct admin *a)
 {
 	uint32_t target = 1 + (uint32_t)rnd(a, N_OSSD);

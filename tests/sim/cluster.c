@@ -42,8 +42,9 @@ void cluster_end_fenced(struct cluster *c)
 		if (!n->running || n->loop != loop_self())
 			continue;
 		ll_stats(n->client, &st);
-		/* Nor of one that was told that a server has lost what it wrote, and that it came
-		 * too late with it: what it has not synced is open, as after a crash. */
+		/* Nor may a client fail that got the error that a server has lost writes which the
+		 * client then repeated too late: what it has not synced is undefined, as after a
+		 * crash. */
 		if (st.session == n->session && (st.late_writes == 0 || c->plan.late))
 			return;
 		if (sim_after(c->sim, 1, NULL, crash_fenced, n) < 0)
@@ -81,7 +82,8 @@ static void mds_params_of(struct node *n, struct mds_params *p)
 	p->cache_mib = 1;
 	if (n->cluster->plan.replicas > 1)
 		p->heads_after_ms = 1500;
-	/* So that who has damage leads again, and requests meet it, before it is scrubbed. */
+	/* So that the damaged member becomes head again, and requests reach the damage before a
+	 * scrub. */
 	if (n->cluster->plan.damaged)
 		p->heads_after_ms = 300;
 	if (n->cluster->plan.contended) {
@@ -90,7 +92,7 @@ static void mds_params_of(struct node *n, struct mds_params *p)
 	}
 	if (n->cluster->plan.move_members)
 		p->replace_after_ms = 4000;
-	/* Not much longer than most are cut off: some are fenced. */
+	/* Not much longer than most network cuts last: some clients are fenced. */
 	p->client_lease_ms = 4000;
 }
 
@@ -108,9 +110,9 @@ static void ossd_params_of(struct node *n, struct ossd_params *p)
 	p->zero_ahead = 1 << 20;
 	p->slots = p->read_slots = 16;
 	p->small_slots = 64;
-	/* What vanishes is to be asked for, not known still. */
+	/* A row that a test removes must be read from the disk, not from the cache. */
 	p->cache_size = n->cluster->plan.damage ? 2 << 10 : 1 << 20;
-	/* So that there is much that comes later. */
+	/* So that many writes are repeated after the grace period. */
 	if (n->cluster->plan.late)
 		p->grace_ms = 1000;
 	if (n->cluster->plan.log_max)
@@ -222,7 +224,7 @@ static bool chains_whole(void *arg)
 	return c->mds.running && c->mds.mds != NULL && peek_all_sync(c->mds.mds);
 }
 
-/* One in each process: stores do not know whose they are. */
+/* One for each process: stores have no pointer to their cluster. */
 static struct cluster *simulated;
 
 static int open_kv(struct env *env, const char *path, const struct kv_options *o,
@@ -313,12 +315,12 @@ static void restart_node(void *arg)
 
 	struct cluster *c = n->cluster;
 
-	/* When faults have ended, cluster_heal has started it. */
+	/* After faults have ended, cluster_heal has started the server. */
 	if ((c->faults_on || c->back_by_itself) && !c->failed && !n->want_up && !n->gone)
 		node_start(n);
 }
 
-/* With copies some stay away so long that others take their place. */
+/* With several replicas some servers stay down so long that their members are replaced. */
 static uint64_t away_us(struct cluster *c)
 {
 	bool longer = c->plan.replicas > 1 && sim_random_below(c->sim, 4) == 0;
@@ -404,7 +406,7 @@ void cluster_cut_from(struct node *n, uint64_t i, uint64_t for_us)
 
 static void cut_network(struct cluster *c)
 {
-	/* Object servers have nothing to say to each other without copies. */
+	/* Without replicas object servers have no requests for each other. */
 	uint64_t first = c->plan.replicas > 1 ? 0 : N_OSSD;
 	uint64_t i = sim_random_below(c->sim, N_OSSD + 1);
 	uint64_t j = first + sim_random_below(c->sim, N_OSSD + 1 + c->plan.n_clients - first);
@@ -415,7 +417,7 @@ static void cut_network(struct cluster *c)
 	cut_pair(c, node_at(c, i), node_at(c, j), 1 + sim_random_below(c->sim, 5000000));
 }
 
-/* A server that nobody hears and that hears nobody, as one that stands still. */
+/* Cuts a server off from every other node. It looks like a server that has stopped. */
 static void isolate(struct cluster *c)
 {
 	uint64_t i = sim_random_below(c->sim, N_OSSD + 1);
@@ -446,8 +448,7 @@ static void draw_rare_fault(struct cluster *c)
 		isolate(c);
 }
 
-/* Two parts that do not hear each other: clients and members on either side, the metadata server
- * on one. */
+/* Splits the network into two parts: each has clients and members, one has the metadata server. */
 static void split(struct cluster *c)
 {
 	uint64_t side = sim_random(c->sim), for_us = 1 + sim_random_below(c->sim, 4000000);
@@ -459,8 +460,8 @@ static void split(struct cluster *c)
 				cut_pair(c, node_at(c, i), node_at(c, j), for_us);
 }
 
-/* A member and a client that hear only each other, for longer than a lease: what others write
- * meanwhile must not be missing from what that client reads. */
+/* Leaves one member and one client connected only to each other, for longer than a lease: the
+ * client must not read data that lacks what other clients write meanwhile. */
 static void strand(struct cluster *c, uint64_t member, uint64_t client)
 {
 	uint64_t for_us = 2000000 + sim_random_below(c->sim, 2500000);
@@ -512,8 +513,8 @@ static void draw_names_fault(struct cluster *c)
 		crash_client(c);
 }
 
-/* Mostly a server that crashes, and a client that cannot come back to it before it serves others:
- * what it wrote last was accepted, and is not durable. */
+/* Mostly crashes a server, and cuts off a client until the server serves others: what the client
+ * wrote last was accepted, and is not durable. */
 static void draw_late_fault(struct cluster *c)
 {
 	uint64_t kind = sim_random_below(c->sim, 10);
@@ -533,7 +534,8 @@ static void draw_late_fault(struct cluster *c)
 	}
 }
 
-/* The metadata server mostly: what is being given up has to outlive it. */
+/* Mostly the metadata server crashes: a removal of lost targets has to continue after its
+ * restart. */
 static void draw_lose_fault(struct cluster *c)
 {
 	struct node *n = &c->ossd[sim_random_below(c->sim, N_OSSD)];
@@ -616,7 +618,7 @@ void cluster_start_faults(struct cluster *c)
 		wild.double_ppm = 50000;
 		wild.double_late_us_max = 30000;
 	}
-	/* Answers of changes that were made are to be missing when the head is another one. */
+	/* So that replies of executed changes are missing when another member becomes head. */
 	if (c->plan.contended)
 		wild.lose_ppm = 10000;
 	if (c->plan.damage_frames)
@@ -749,7 +751,7 @@ void cluster_compare_stores(struct cluster *c)
 {
 	int status;
 
-	/* What was told to nobody may still be under way: rows behind, notices. */
+	/* What no reply has reported may still be in flight: lazy rows, notices. */
 	status = sim_run(c->sim, never, NULL, sim_now_us(c->sim) + 3000000);
 	if (status != -LE_TIMEDOUT)
 		cluster_fail(c, "nothing happens any more");
@@ -772,7 +774,7 @@ void cluster_compare_stores(struct cluster *c)
 	cluster_run(c, servers_up, c, 120);
 }
 
-/* ---- for people: what is still on the disks when it should not be ---- */
+/* ---- for debugging: chunks that should have been removed from the disks ---- */
 
 static int print_chunk(void *arg, const void *key, size_t key_len, const void *value, size_t len)
 {

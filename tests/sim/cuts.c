@@ -14,9 +14,9 @@
 #include "tests/sim/logs.h"
 
 /*
- * A cell is what is written, whole. Cells lie apart, so that some border of a chunk (64 KiB) and of
- * a block (16 KiB) is between most of them, and files end between cells only. Between them nobody
- * writes: there are zeros, as far as the file reaches.
+ * A cell is the unit of writes. Cells lie apart, so that a border of a chunk (64 KiB) or of a block
+ * (16 KiB) is between most of them, and files end between cells only. No client writes between
+ * cells: there are zeros up to the end of the file.
  */
 #define FILES     2u
 #define CELL      4096u
@@ -34,7 +34,7 @@
 
 #define PAST 32u
 
-/* Of a cell: the newest writes that have ended, and when the newest change began that has ended. */
+/* Of a cell: the newest writes that have ended, and when the newest change that has ended began. */
 struct cell_past {
 	struct {
 		uint32_t value;
@@ -46,11 +46,12 @@ struct cell_past {
 
 struct cuts_client {
 	struct client *client;
-	/* Of each cell, begun and ended by it: its own kernel would know of these. */
+	/* For each cell, the changes that this client has begun and ended: its kernel would have
+	 * seen them. */
 	uint32_t n_changes[FILES * CELLS];
 	struct ll_file *file[FILES][ACTORS];
 	bool direct[FILES][ACTORS];
-	bool used; /* by it or the one before it, of which something may be under way */
+	bool used; /* by this client or the one before it, which may have requests in flight */
 };
 
 struct cuts {
@@ -63,7 +64,7 @@ struct cuts {
 	struct cuts_client client[CLIENTS_MAX + 1];
 };
 
-/* One operation: what it is of each cell. */
+/* One operation, and its number in the history of each cell. */
 struct deed {
 	struct cuts *s;
 	struct cuts_client *sc;
@@ -154,7 +155,8 @@ static void change_begins(struct deed *d, uint32_t cell, uint32_t n)
 		changes_of(d)[i]++;
 }
 
-/* What was in the cell before is there no more. value: 0, if it was not written, but cut off. */
+/* Ends a change; the previous content of the cell is replaced. value: 0 if the cell was
+ * truncated. */
 static void change_ended(struct deed *d, uint32_t cell, uint32_t value)
 {
 	struct cell_past *p = &d->s->past[d->file * CELLS + cell];
@@ -168,7 +170,8 @@ static void change_ended(struct deed *d, uint32_t cell, uint32_t value)
 	changes_of(d)[cell]++;
 }
 
-/* May that still be shown? Not when a change has ended that began after the write had. */
+/* May a page with the value still be visible? Not if a change has ended that began after the write
+ * had ended. */
 static bool may_be_shown(const struct cell_past *p, uint32_t value)
 {
 	for (uint32_t i = 0; i < PAST && i < p->n; i++)
@@ -177,7 +180,7 @@ static bool may_be_shown(const struct cell_past *p, uint32_t value)
 	return true;
 }
 
-/* Cells behind the new size are cut off, the others are there from then on. */
+/* Begins a change of the size: cells after the new size are truncated, the others then exist. */
 static void begin_size(struct deed *d, uint64_t size)
 {
 	d->first = 0;
@@ -239,7 +242,7 @@ static void close_file(struct deed *d)
 
 /* ---- reading ---- */
 
-/* Of 4 KiB: zeros, or a value and what follows from it. */
+/* Decodes 4 KiB: zeros, or a value and the words that follow from it. */
 static bool cell_value(const uint8_t *cell, uint32_t *ret_value)
 {
 	uint64_t value, word;
@@ -262,7 +265,7 @@ static bool all_zeros(const uint8_t *p, uint64_t len)
 	return true;
 }
 
-/* Where a file may end: nowhere in a cell. */
+/* Files end only outside cells. */
 static bool is_border(uint64_t at)
 {
 	return at % STRIDE == 0 || at % STRIDE >= CELL;
@@ -298,8 +301,8 @@ static void check_read(struct deed *d, const uint8_t *buf, uint64_t off, int64_t
 	}
 }
 
-/* What a program reads that finds the pages there. (One that asks the servers may see a write
- * before it has ended, and so before this one does.) */
+/* What a program reads from cached pages. (A program that reads from the servers may see a write
+ * before it has ended, and so before this check does.) */
 static void show_pages(struct deed *d, const uint32_t n_changes[CELLS], const uint8_t *buf,
 		       uint64_t off, uint64_t n)
 {
@@ -319,14 +322,14 @@ static void show_pages(struct deed *d, const uint32_t n_changes[CELLS], const ui
 	}
 }
 
-/* Not who may have the only good copy of what is damaged elsewhere. */
+/* Not a server that may have the only good replica of what is damaged elsewhere. */
 static bool may_crash_a_server(const struct cluster *c)
 {
 	return c->faults_on && c->plan.crash_servers &&
 	       !(c->damage != NULL && damage_waits(c->damage));
 }
 
-/* Now and then a page is stuck, and then a server that gave a lease may die meanwhile. */
+/* Sometimes a page cannot be released, and then a server that gave a lease may crash. */
 static void keep_pages(struct cuts *s)
 {
 	struct cluster *c = s->c;
@@ -342,7 +345,7 @@ static void keep_pages(struct cuts *s)
 	}
 }
 
-/* As a mount does for pages that are to go again. */
+/* Reads as a mount does for pages that it drops later. */
 static int64_t read_leased(struct deed *d, uint8_t *buf, uint64_t off, uint64_t len)
 {
 	struct ll_chunk_leases *leases;
@@ -366,7 +369,7 @@ static int64_t read_leased(struct deed *d, uint8_t *buf, uint64_t off, uint64_t 
 	return (int64_t)at;
 }
 
-/* One small read for each cell, all at once. Each by itself tells whether its cell is there. */
+/* Reads each cell by one small read, all concurrently. Each read shows whether its cell exists. */
 static void read_cells(struct deed *d, uint8_t *buf)
 {
 	struct ll_part parts[CELLS];
@@ -421,8 +424,8 @@ static void look(struct deed *d)
 		end(d, i, cell_end(i) <= a.size);
 }
 
-/* Of the cells that lie in the hole before the data it was told that nothing is written there;
- * whether the file has them is not known then. */
+/* SEEK_DATA shows that no cell in the hole before the data is written. It does not show whether the
+ * file reaches as far as these cells. */
 static void seek_data(struct deed *d)
 {
 	uint32_t cell = (uint32_t)rnd(d->s, CELLS);
@@ -446,7 +449,8 @@ static void seek_data(struct deed *d)
 
 /* ---- changing ---- */
 
-/* What was only buffered may go with its writer, so it is not there for sure before fsync. */
+/* A write that was only coalesced may be lost with its client, so it is certain only after
+ * fsync. */
 static bool is_written(struct deed *d, int64_t n)
 {
 	struct cuts *s = d->s;
@@ -459,13 +463,13 @@ static bool is_written(struct deed *d, int64_t n)
 		int rc = ll_fsync(*file_of(d), true);
 		n = rc < 0 ? rc : n;
 	}
-	/* Nobody knows whether it is there. */
+	/* Undefined: the write may have been executed. */
 	if (p->refuse && n == -LE_NOSPC)
 		return false;
 	return expect(s, "write", n, CELL);
 }
 
-/* pages: as they are written back, and msync. */
+/* pages: written like write-back of mapped pages, with msync. */
 static int64_t write_as(struct ll_file *file, const uint64_t words[CELL / 8], uint64_t at,
 			bool pages)
 {
@@ -539,7 +543,7 @@ static void act(struct deed *d)
 		close_file(d);
 }
 
-/* ---- by whom ---- */
+/* ---- actors ---- */
 
 static void act_once(void *arg)
 {
@@ -554,7 +558,7 @@ void cuts_use(struct cuts *s, uint32_t index)
 {
 	struct deed d[ACTORS];
 	uint32_t n = 1 + (uint32_t)rnd(s, ACTORS);
-	/* Often all at the same file: which one, goes by the clock. */
+	/* Often all clients at one file, which the clock chooses. */
 	uint64_t place = rnd(s, 4) != 0 ? sim_now_us(s->c->sim) / HOT_US : rnd(s, 1u << 20);
 
 	for (uint32_t i = 0; i < n; i++)
@@ -601,7 +605,7 @@ void cuts_contend(struct cuts *s, uint32_t index, uint32_t *left)
 	fiber_parallel("actor", act_on, a, sizeof(a[0]), ACTORS, ACTORS);
 }
 
-/* Behind what a dead predecessor has asked for; see wait_for_intents in workload.c. */
+/* Waits for intents of a crashed predecessor; see wait_for_intents in workload.c. */
 static void settle(struct deed *d)
 {
 	open_file(d);

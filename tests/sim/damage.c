@@ -15,18 +15,18 @@
 #define CALL_MS    1000u
 #define POLL_US    100000u
 #define ROWS_MAX   400u
-#define WAITS_MAX  200u /* draws in vain until every chain is whole */
+#define WAITS_MAX  200u /* draws without effect until every chain is whole */
 #define MEET_US    5000000u
 #define LOSSES     3u
-#define ALONE_US   1500000u /* until the others are known to be away */
+#define ALONE_US   1500000u /* until the other servers are detected as down */
 #define LATE_US    50000u /* a second copy of a request has come by then */
-#define REMOVED_US 20000000u /* until what was removed is gone from the disks */
+#define REMOVED_US 20000000u /* until removed chunks are deleted from the disks */
 
 enum window {
 	WINDOW_NONE,
-	WINDOW_WANTED, /* no other fault comes, so that every chain gets whole */
+	WINDOW_WANTED, /* no other fault starts, so that every chain becomes whole */
 	WINDOW_DISK,   /* the server is down, its disk is being damaged */
-	WINDOW_OPEN,   /* it is back, and not scrubbed yet */
+	WINDOW_OPEN,   /* the server runs, and has not been scrubbed */
 };
 
 struct block_at {
@@ -38,16 +38,18 @@ struct damage {
 	struct node keeper;
 	struct rpc_client *client[N_OSSD]; /* of the keeper */
 	enum window window;
-	uint32_t bad; /* the server */
+	uint32_t bad; /* the damaged server */
 	uint32_t n_waits, target[N_OSSD];
 	bool lose;             /* chunks vanish */
-	bool at_the_end;       /* nobody writes any more */
-	bool unseen;           /* then: and nothing tells so */
-	bool unnamed;          /* then: all, with their names, of who is alone in sync */
+	bool at_the_end;       /* no client writes */
+	bool unseen;           /* with at_the_end: and no record shows the loss */
+	bool unnamed;          /* with at_the_end: all chunks, with their names, of the only member
+	                        * in sync */
 	bool replicated[1024]; /* chain - 1 */
-	uint64_t n_damages;    /* so far: what came during a scrub is not found by it for sure */
+	uint64_t n_damages;    /* until now: a scrub need not find damage that was made during the
+	                        * scrub */
 	uint32_t to_scrub;     /* bits of servers */
-	uint32_t n_crashes;    /* and cuts, in this window, still to come */
+	uint32_t n_crashes;    /* and network cuts, that are left for this window */
 };
 
 static uint64_t rnd(struct damage *d, uint64_t n)
@@ -60,7 +62,7 @@ static struct node *bad_node(struct damage *d)
 	return &d->c->ossd[d->bad];
 }
 
-/* Every chain is whole, everybody is there and hears the others. */
+/* Every chain is whole, and every server runs and reaches the others. */
 static bool all_well(const struct cluster *c)
 {
 	if (!c->mds.running || c->mds.mds == NULL || c->n_cuts > 0 || !peek_all_sync(c->mds.mds))
@@ -87,14 +89,16 @@ static int scrub(struct damage *d, uint32_t i, enum scrub_what what, struct oss_
 	return rc;
 }
 
-/* From the first chunk to the last one. 1: it has found nothing; 0: it has; or a status. */
+/* Scrubs from the first chunk to the last. Returns 1 if the scrub found nothing, 0 if it found
+ * something, or a status. */
 static int scrub_once(struct damage *d, uint32_t i)
 {
 	struct oss_scrub_rep rep;
 	int64_t began_ns;
 
 	TRY(scrub(d, i, SCRUB_STOP, &rep));
-	/* Another copy of that would stop what is begun now, and nothing would have been found. */
+	/* A late copy of that request would stop the scrub that starts now, which would find
+	 * nothing. */
 	(void)!fiber_sleep_us(LATE_US);
 	TRY(scrub(d, i, SCRUB_START, &rep));
 	began_ns = rep.began_ns;
@@ -104,7 +108,8 @@ static int scrub_once(struct damage *d, uint32_t i)
 
 		if (rc == 0)
 			rc = scrub(d, i, SCRUB_STATUS, &rep);
-		if (rc < 0) /* it goes on where it was when the server is back */
+		if (rc < 0) /* the scrub continues from its position when the server has
+		             * restarted */
 			rep.running = 1;
 	}
 	log_debug("keeper: scrub of %s: %llu chunks, %llu damaged, %llu not repaired, %llu differ",
@@ -126,8 +131,9 @@ static uint64_t all_epochs(const struct cluster *c)
 	return sum;
 }
 
-/* Only the head of a chain compares, and only members that are in sync: what was not found while
- * one was away, or the lead went from who is yet to be scrubbed to who has been, tells nothing. */
+/* Only the head of a chain compares, and only members that are in sync. So a scrub without findings
+ * proves nothing if a member was down, or if a scrubbed member became head instead of one that is
+ * still to be scrubbed. */
 static bool scrub_cleanly(struct damage *d)
 {
 	uint64_t damages = d->n_damages, crashes = d->c->count.server_crashes;
@@ -143,7 +149,7 @@ static bool scrub_cleanly(struct damage *d)
 
 static void keep(struct damage *d)
 {
-	/* Mostly requests meet the damage first. */
+	/* Mostly requests reach the damage before a scrub. */
 	if (!d->at_the_end && (d->c->plan.damaged || rnd(d, 4) != 0))
 		(void)!fiber_sleep_us(d->c->plan.damaged ? MEET_US : rnd(d, MEET_US));
 	while (!d->c->failed && !scrub_cleanly(d))
@@ -209,7 +215,7 @@ static void flip(struct damage *d, const struct block_at *b)
 	}
 }
 
-/* A row of the index and what is to become of it. */
+/* A row of the index and what the test does with it. */
 struct row {
 	uint8_t key[64], value[CHUNK_RECORD_MAX];
 	size_t key_len, len;
@@ -220,7 +226,7 @@ struct rows {
 	struct kv *kv;
 	struct kv_batch *batch;
 	struct node *node;
-	bool lose, vanish; /* of a server that runs */
+	bool lose, vanish; /* vanish: from a server that runs */
 };
 
 static void flip_blocks(struct damage *d, const struct chunk_key *key, const void *value,
@@ -250,7 +256,7 @@ static void spoil_record(struct damage *d, struct kv_batch *b, const struct row 
 	d->c->count.damages++;
 }
 
-/* May it have a version that was not committed everywhere? Perhaps nobody else has it then. */
+/* May the chunk have a version that is not committed on every member? It may be the only one. */
 static bool may_be_pending(const struct rows *rows, const uint8_t *key)
 {
 	uint8_t row[CHUNK_KEY_SIZE];
@@ -265,7 +271,7 @@ static bool may_be_pending(const struct rows *rows, const uint8_t *key)
 	return rc != -LE_NOENT;
 }
 
-/* Mostly its name stays, as it lies elsewhere. */
+/* Mostly the name row stays, because it is elsewhere on the disk. */
 static void lose_row(struct rows *rows, const uint8_t *key, const struct chunk_key *k,
 		     uint64_t version)
 {
@@ -312,7 +318,7 @@ static int damage_row(void *arg, const void *key, size_t key_len, const void *va
 	log_debug("damage: %s damages chunk %u/%llu/%u/%llu version %llu", rows->node->name,
 		  k.chain, (unsigned long long)k.ino.v, k.gen, (unsigned long long)k.idx,
 		  (unsigned long long)info.version);
-	/* A server that finds a spoilt record when it begins is scrubbed at once. */
+	/* A server that finds a damaged record when it starts scrubs immediately. */
 	if (d->c->plan.damaged || rnd(d, 4)) {
 		flip_blocks(d, &k, value, len, &info);
 		return 0;
@@ -329,7 +335,7 @@ static int damage_row(void *arg, const void *key, size_t key_len, const void *va
 	return 0;
 }
 
-/* The server takes what it finds for all there was. */
+/* Then the server takes the rows that it finds as complete. */
 static void forget_inventory(struct kv_batch *b)
 {
 	static const uint8_t begin = ROW_INVENTORY, end = ROW_INVENTORY + 1;
@@ -387,7 +393,7 @@ static void disk_main(struct loop *loop, void *arg)
 		cluster_fail(d->c, "no memory");
 }
 
-/* Rows of a server that runs: what it has read of them it knows still. */
+/* Removes rows of a server that runs: the rows that it has cached stay in its memory. */
 static void vanish_main(void *arg)
 {
 	static const uint8_t begin = ROW_CHUNK, end = ROW_CHUNK + 1;
@@ -420,7 +426,7 @@ static void look_around(struct damage *d)
 	d->bad = (uint32_t)rnd(d, N_OSSD);
 }
 
-/* Until scrubs have found it nobody else may lose the same: as with damage. */
+/* Until scrubs have found the loss no other server may lose these chunks: as with damage. */
 static void vanish(struct damage *d)
 {
 	look_around(d);
@@ -437,14 +443,14 @@ static void damage_bad(void *arg)
 
 	log_debug("damage: the disk of %s", bad_node(d)->name);
 	cluster_crash(bad_node(d));
-	/* Nobody else starts it. */
+	/* No other code starts it. */
 	bad_node(d)->want_up = true;
 	if (sim_proc_start(bad_node(d)->proc, disk_main, bad_node(d)) < 0)
 		cluster_fail(d->c, "cannot damage %s", bad_node(d)->name);
 }
 
-/* The server goes down, and its disk is damaged. unnamed: the others go first, so that it leads all
- * its chains, and fills them. */
+/* Stops the server and damages its disk. unnamed: the other servers stop first, so that this one
+ * becomes head of all its chains, and fills the others. */
 static void damage_server(struct damage *d)
 {
 	look_around(d);
@@ -489,7 +495,8 @@ bool damage_draw(struct damage *d)
 		if (!d->c->plan.damaged && rnd(d, 2))
 			return false;
 		d->window = WINDOW_WANTED;
-		/* Not where who is away loses his place, and what he alone has. */
+		/* Not where a member that is down is replaced, and with it data that only it
+		 * has. */
 		d->lose = rnd(d, 3) == 0 && !d->c->plan.move_members;
 		d->n_waits = 0;
 		return true;
@@ -530,7 +537,7 @@ bool damage_over(void *arg)
 	return d->window == WINDOW_NONE;
 }
 
-/* ---- when nobody writes ---- */
+/* ---- when no client writes ---- */
 
 static struct node *pick(struct damage *d)
 {
@@ -539,8 +546,8 @@ static struct node *pick(struct damage *d)
 	return rnd(d, 3) ? bad_node(d) : &d->c->mds;
 }
 
-/* When nothing tells of what is lost, not who has the only good copy: what it has and its source
- * has lost, a resync would remove. */
+/* If no record shows the loss, not the server with the only good replica: a resync from a source
+ * that has lost chunks would remove them from that replica. */
 static void crash_somebody(void *arg)
 {
 	struct damage *d = arg;
@@ -572,8 +579,8 @@ static bool never(void *arg)
 void damage_lose_chunks(struct damage *d)
 {
 	d->at_the_end = true;
-	/* Chunks of removed files go first: what its head has lost when it is removed would come
-	 * back from another member, and keep its space. */
+	/* Removed files' chunks are deleted first: if the head has lost such a chunk when it is to
+	 * delete it, the chunk would be restored from another member, and keep its space. */
 	if (sim_run(d->c->sim, never, NULL, sim_now_us(d->c->sim) + REMOVED_US) != -LE_TIMEDOUT)
 		cluster_fail(d->c, "nothing happens any more");
 	for (uint32_t i = 0; i < LOSSES && !d->c->failed; i++) {
@@ -582,7 +589,8 @@ void damage_lose_chunks(struct damage *d)
 			return;
 		d->lose = true;
 		d->unseen = i == 1;
-		/* Not where who is away loses his place, and what he alone has. */
+		/* Not where a member that is down is replaced, and with it data that only it
+		 * has. */
 		d->unnamed = i == 2 && !d->c->plan.move_members;
 		d->c->back_by_itself = true;
 		damage_server(d);
@@ -591,7 +599,7 @@ void damage_lose_chunks(struct damage *d)
 		crash_somebody(d);
 		cluster_run(d->c, damage_over, d, 600);
 		d->n_crashes = 0;
-		/* Whoever is down now is on his way back. */
+		/* Every server that is down now restarts soon. */
 		cluster_run(d->c, calm, d, 300);
 	}
 	d->lose = false;

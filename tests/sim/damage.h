@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Disks that damage what they hold, one at a time: when every chain is whole and nothing is cut,
- * one object server goes down, and before it is started again blocks of its data file have flipped
- * bits and records of its index are spoilt. Until a
- * scrub of that server, from the first chunk on, has found nothing any more, only this server, the
- * metadata server and clients meet other faults: what is good elsewhere is the only good copy.
+ * Disks that damage their data, one at a time. When every chain is whole and no connection is cut,
+ * one object server stops, and before it restarts, bits of blocks in its data file are flipped and
+ * records of its index are spoilt. Until a scrub of that server, from the first chunk on, has found
+ * nothing, only this server, the metadata server and clients have other faults: the good replica
+ * elsewhere is the only one.
  *
- * At the end, when nobody writes: whole chunks vanish from one server's index, and every server is
- * scrubbed, with crashes of this one and the metadata server in between, until nobody finds a
- * difference.
+ * At the end, when no client writes, whole chunks vanish from one server's index, and every server
+ * is scrubbed, with crashes of this server and the metadata server in between, until no scrub finds
+ * a difference.
  */
 #ifndef LEAT_TESTS_SIM_DAMAGE_H
 #define LEAT_TESTS_SIM_DAMAGE_H
@@ -17,15 +17,16 @@
 
 struct damage;
 
-/* A process of its own that orders scrubs. NULL, with the run failed, without memory. */
+/* Starts a process that orders scrubs. Without memory the run fails; returns NULL then. */
 struct damage *damage_start(struct cluster *c);
-/* When a fault is drawn. True: that was it, or no other one may come now. */
+/* Called when a fault is drawn. Returns true if it was used here, or no other fault may start
+ * now. */
 bool damage_draw(struct damage *d);
-/* It has begun, or wants to: faults come faster, and no other server is to crash. */
+/* A window of damage is open or wanted: faults come faster, and no other server is to crash. */
 bool damage_waits(const struct damage *d);
-/* Heals what is left: true when everything has been scrubbed. For cluster_run. */
+/* Repairs what is left. Returns true when everything has been scrubbed. For cluster_run. */
 bool damage_over(void *arg);
-/* Chunks vanish, scrubs bring them back, servers crash meanwhile. Every chain is whole. */
+/* Removes chunks, and lets scrubs restore them while servers crash. Every chain must be whole. */
 void damage_lose_chunks(struct damage *d);
 
 #endif

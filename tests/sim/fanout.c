@@ -29,7 +29,7 @@ struct fanout_node {
 	uint64_t end_us, n_given;
 	struct fanout_disk disk;
 	struct local_store store;
-	struct stage_job job; /* for what the swarm wants to know of it */
+	struct stage_job job; /* for what the swarm queries */
 	struct detail d;
 	struct fetch *fetch;
 	struct swarm *swarm;
@@ -57,7 +57,7 @@ static void sleep_until(uint64_t at_us)
 	(void)rc;
 }
 
-/* One after the other, each for its time. */
+/* Queues work that takes this time after the work that is queued. Returns when it is done. */
 static uint64_t queue(uint64_t *free_us, uint64_t now, uint64_t takes)
 {
 	*free_us = (*free_us > now ? *free_us : now) + takes;
@@ -170,7 +170,7 @@ static void serve_fiber(void *arg)
 		transfer(n, r->from);
 		r->rc = 1;
 	} else {
-		r->rc = -LE_NOENT; /* as an agent that has not been told yet */
+		r->rc = -LE_NOENT; /* as an agent that does not have the list yet */
 	}
 	if (r->rc > 0) {
 		n->n_given++;
@@ -228,7 +228,7 @@ static void sim_leave(void *net, struct swarm_peer *p)
 	(void)p;
 }
 
-/* The metadata server's list, as long as it takes to be told. */
+/* Returns the metadata server's list after the time that a request for it takes. */
 static int sim_look(void *net, const char *id,
 		    int (*each)(void *arg, const char *addr, size_t len, bool ready), void *arg)
 {

@@ -23,7 +23,7 @@ enum fanout_where {
 struct disk_file {
 	struct env_file base;
 	struct fanout_disk *disk;
-	uint32_t chunk; /* NO_CHUNK: one whose content does not matter here, such as the bitmap */
+	uint32_t chunk; /* NO_CHUNK: a file whose content the model ignores, such as the bitmap */
 };
 
 static struct fanout_disk *disk_of(struct env *env)
@@ -210,7 +210,7 @@ static int disk_rename(struct env *env, const char *from, const char *to)
 	uint32_t a = chunk_of(d, from, &from_part), b = chunk_of(d, to, &to_part);
 	if (a == NO_CHUNK || a != b || !exists(d, a, from_part))
 		return -LE_NOENT;
-	/* Nothing gets its name without its bytes. */
+	/* No file gets its name without its bytes. */
 	ASSERT(to_part || d->where[a] == PART);
 	d->where[a] = to_part ? PART : DATA;
 	return 0;

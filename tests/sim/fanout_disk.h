@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The disk of a simulated node that stages: it knows what each chunk should be, so that a thousand
- * copies fit into memory. Every file of the data set is one chunk. */
+/* The disk of a simulated node that stages. It computes what each chunk should be, so that a
+ * thousand copies fit into memory. Every file of the data set is one chunk. */
 #ifndef LEAT_TESTS_SIM_FANOUT_DISK_H
 #define LEAT_TESTS_SIM_FANOUT_DISK_H
 
@@ -11,9 +11,9 @@
 
 #define FANOUT_CHUNK 1024u /* stands for 1 MiB */
 
-/* What chunk i holds. */
+/* Computes the content of chunk i. */
 void fanout_fill(uint32_t i, uint8_t ret_data[FANOUT_CHUNK]);
-/* The path of its file in the data set. */
+/* Computes the path of chunk i's file in the data set. */
 void fanout_name(uint32_t i, char ret_name[16]);
 
 struct fanout_disk {
@@ -23,12 +23,12 @@ struct fanout_disk {
 	uint64_t n_wrong; /* bytes were written that are not the data set's */
 };
 
-/* -LE_NOMEM */
+/* Returns 0 or -LE_NOMEM. */
 int fanout_disk_init(struct fanout_disk *d, uint32_t n_chunks) CHECK_RESULT;
 void fanout_disk_fini(struct fanout_disk *d);
-/* Every file is there under its name, with its bytes. */
+/* Returns whether every file exists under its name, with its bytes. */
 bool fanout_disk_is_whole(const struct fanout_disk *d);
-/* The bytes of chunk i: false if it is not there. */
+/* Reads the bytes of chunk i. Returns false if it is missing. */
 bool fanout_disk_read(const struct fanout_disk *d, uint32_t i, uint8_t ret_data[FANOUT_CHUNK]);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What leat-sim shows of staging by many nodes, and the command for other numbers. */
+/* Tests of staging by many nodes, and the command for other numbers. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,12 +77,13 @@ int fanout_command(int argc, char **argv)
 	return r.failed;
 }
 
-/* As long as one node alone, and 1.3 times that at most; the source read about once. */
+/* Takes as long as one node alone, and at most 1.3 times that; reads the source about once. */
 static int compare(uint32_t n_nodes, uint32_t n_chunks, bool faults)
 {
 	struct fanout_plan one = plan_of(1, n_chunks), p = plan_of(n_nodes, n_chunks);
 	struct fanout_result alone, r;
-	/* A thousand take a second to begin, and each finds out by itself who is slow. */
+	/* A thousand nodes take a second to start, and each finds out by itself which nodes are
+	 * slow. */
 	bool many = n_nodes > 500;
 	double times = faults ? (many ? 3 : 2.3) : many ? 1.4 : 1.3;
 	double amplification = faults ? 1.1 : 1.05;
@@ -118,8 +119,8 @@ int fanout_test_100_faults(void)
 	return compare(100, 2000, true);
 }
 
-/* Nodes that begin within five seconds: what those own that begin late is waited for, not read by
- * others too. */
+/* Nodes that start within five seconds: the others wait for the chunks that a late node owns, and
+ * do not read them from the source too. */
 int fanout_test_32_late(void)
 {
 	struct fanout_plan p = plan_of(32, 1000);

@@ -78,9 +78,10 @@ static int compare_ops(const void *a, const void *b)
 }
 
 /* A value was there at least from the first end of one of its operations to the last begin of one;
- * if that is the wrong way round, at some moment in between. */
+ * if that end is later than that begin, at some moment in between. */
 struct zone {
-	const struct reg_op *first, *last; /* whose end and begin these are; NULL: the beginning */
+	const struct reg_op *first, *last; /* operations with this end and this begin; NULL: the
+	                                    * initial value */
 	uint64_t value, lo, hi;
 	bool forward;
 };
@@ -107,7 +108,8 @@ static void tell(char why[LINEAR_WHY_SIZE], const char *what, const struct reg_o
 		 (unsigned long long)b->value, b->client, (long long)b->begin, (long long)b->end);
 }
 
-/* The zone of the n operations on one value, the write first; false: they contradict each other. */
+/* Computes the zone of the n operations on one value, the write first. Returns false if they
+ * contradict each other. */
 static bool zone_of(const struct reg_op *ops, size_t n, struct zone *z, char why[LINEAR_WHY_SIZE])
 {
 	uint64_t end = 0, begin = 0;
@@ -175,10 +177,10 @@ static bool check_register(const struct reg_op *ops, size_t n, char why[LINEAR_W
 	for (size_t i = 0, k; i < n && ok; i = k) {
 		for (k = i + 1; k < n && ops[k].value == ops[i].value; k++)
 			continue;
-		/* Nobody has seen it and nobody was told that it is there. */
+		/* No reader has read the value, and the write has no reply. */
 		if (k == i + 1 && ops[i].write && ops[i].end == LINEAR_NEVER)
 			continue;
-		/* Who has seen it has seen what is not there any more. */
+		/* A reader that has read it has read a value that was lost later. */
 		if (ops[i].write && ops[i].lost)
 			continue;
 		ok = zone_of(ops + i, k - i, &z[n_zones], why);
@@ -244,7 +246,7 @@ void name_free(struct name_history *h)
 	*h = (struct name_history){0};
 }
 
-/* What the search is about: names, or one cell, whose value is the first tag. */
+/* The state of the search: names, or one cell, whose value is the first tag. */
 struct state {
 	uint32_t tag[LINEAR_NAMES];
 };
@@ -271,7 +273,7 @@ static bool step_link(const struct name_op *op, const struct state *from, struct
 	return true;
 }
 
-/* Could the operation end like this in this state? Then what comes after it. */
+/* If the operation can end like this in this state, computes the state after it. */
 static bool step_name(const void *vop, uint64_t now, const struct state *from, struct state *to)
 {
 	const struct name_op *op = vop;
@@ -310,11 +312,11 @@ static bool step_name(const void *vop, uint64_t now, const struct state *from, s
 	return false;
 }
 
-/* A history to be searched: n operations of that size, with begin and end at that place. */
+/* A history to be searched: n operations of one size, with begin and end at these offsets. */
 struct model {
 	const void *ops;
 	size_t n, size, times;
-	/* now: not before that time. */
+	/* now: the operation takes effect at this time or later. */
 	bool (*step)(const void *op, uint64_t now, const struct state *from, struct state *to);
 };
 
@@ -331,7 +333,7 @@ static uint64_t time_of(const struct model *m, size_t i, bool end)
 	return times[end];
 }
 
-/* A begin or an end, in order of time. Lifted out of the list while its operation is in the order
+/* A begin or an end, in order of time. Taken out of the list while its operation is in the order
  * that is being tried. */
 struct event {
 	uint64_t at;
@@ -362,7 +364,7 @@ struct search {
 	size_t n_seen, seen_room;
 	uint64_t steps;
 	size_t best_depth;
-	uint32_t stuck_op; /* where the longest order could not go on */
+	uint32_t stuck_op; /* where the longest order could not be continued */
 };
 
 static int compare_events(const void *a, const void *b)
@@ -430,7 +432,8 @@ static void seen_grow(struct search *s)
 	s->seen_room = space;
 }
 
-/* The same operations in another order, leading to the same state, have been tried already. */
+/* Whether these operations in another order, with an equal resulting state, have been tried
+ * already. */
 static bool seen_before(struct search *s, uint32_t op, const struct state *state)
 {
 	uint64_t a = hash_u64_2((uint64_t)state->tag[0] << 32 | state->tag[1], 1);
@@ -485,7 +488,7 @@ static void make_list(struct search *s)
 	free(begin);
 }
 
-/* 1: an order was found, 0: there is none, -1: the bound. */
+/* Returns 1 if there is an order, 0 if there is none, -1 at the bound. */
 static int search_run(struct search *s)
 {
 	struct event *e = s->head.next;
@@ -507,7 +510,7 @@ static int search_run(struct search *s)
 			}
 			continue;
 		}
-		/* Somebody has got an answer that does not come out of this order. */
+		/* The reply of an operation does not follow from this order. */
 		if (s->depth >= s->best_depth && e != NULL) {
 			s->best_depth = s->depth;
 			s->stuck_op = e->op;
@@ -524,8 +527,8 @@ static int search_run(struct search *s)
 	return 1;
 }
 
-/* Not possible, or not decided: *ret_stuck is who could not follow the longest order, of *ret_depth
- * operations. */
+/* Not possible, or not decided: *ret_stuck is the operation that could not follow the longest
+ * order, of *ret_depth operations. */
 static enum names_verdict search(const struct model *m, const struct state *start,
 				 uint32_t *ret_stuck, size_t *ret_depth)
 {
@@ -586,7 +589,7 @@ static bool tells(enum cell_kind kind)
 	return kind == CELL_READ || kind == CELL_LOOK;
 }
 
-/* Its client may have shown it to its own programs, and taken it along. */
+/* The client may have shown the lost write to its own programs, and it died with the client. */
 static void void_own(struct cell_history *h, const struct cell_op *lost)
 {
 	for (size_t i = 0; i < h->n; i++) {
@@ -696,7 +699,7 @@ static uint64_t over_at(const struct cell_op *op)
 	return op->end < op->until ? op->end : op->until;
 }
 
-/* Has a write behind the cell met the cut? Then it may make the file longer once more. */
+/* Has a write after the cell overlapped the truncation? Then it may extend the file once more. */
 static bool meets_write(const struct cell_history *h, size_t n, const struct cell_op *cut)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -731,7 +734,7 @@ enum names_verdict cell_check(struct cell_history *h, char why[LINEAR_WHY_SIZE])
 
 	add_stays(h);
 
-	/* Who looked and never got an answer tells nothing. */
+	/* A read without a reply proves nothing. */
 	for (size_t i = 0; i < h->n; i++)
 		if ((h->ops[i].kind != CELL_READ && h->ops[i].kind != CELL_LOOK) ||
 		    h->ops[i].end != LINEAR_NEVER)

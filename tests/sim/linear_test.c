@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The checkers of linear.c refuse what is impossible and nothing else: classic wrong histories by
+ * The checkers of linear.c refuse impossible histories and nothing else: classic wrong histories by
  * hand, and random small ones compared with trying every order.
  */
 #include "tests/sim/linear_test.h"
@@ -66,24 +66,24 @@ static bool possible(const struct given *g, size_t n)
 int linear_test_registers(void)
 {
 	CHECK(POSSIBLE(R(0, 1, 2), W(5, 3, 4), R(5, 5, 6)));
-	/* stale: an acknowledged write is not seen */
+	/* stale: an acknowledged write is not visible */
 	CHECK(!POSSIBLE(W(5, 1, 2), R(0, 3, 4)));
-	/* during the write both are right, in this order */
+	/* during the write both values are right, in this order */
 	CHECK(POSSIBLE(W(5, 1, 10), R(0, 2, 3), R(5, 4, 5)));
-	/* seen, and then not any more: what was shown was not committed */
+	/* visible, and then not: a value was visible that was not committed */
 	CHECK(!POSSIBLE(W(5, 1, 10), R(5, 2, 3), R(0, 4, 5)));
 	CHECK(!POSSIBLE(W(5, 1, LINEAR_NEVER), R(5, 2, 3), R(0, 4, 5)));
-	/* nobody has written that; not yet */
+	/* no client has written that; not yet */
 	CHECK(!POSSIBLE(R(5, 2, 3)));
 	CHECK(!POSSIBLE(R(5, 1, 2), W(5, 3, 4)));
-	/* never answered: it may come late, or not at all */
+	/* no reply: it may take effect late, or not at all */
 	CHECK(POSSIBLE(W(5, 1, LINEAR_NEVER), R(0, 2, 3), R(5, 4, 5)));
 	CHECK(POSSIBLE(W(5, 1, LINEAR_NEVER), W(6, 2, 3), R(6, 4, 5), R(5, 6, 7)));
 	CHECK(POSSIBLE(W(5, 1, LINEAR_NEVER), R(0, 2, 3)));
-	/* executed twice: an old value comes back */
+	/* executed twice: an old value returns */
 	CHECK(!POSSIBLE(W(5, 1, 2), W(6, 3, 4), R(6, 5, 6), R(5, 7, 8)));
 	CHECK(!POSSIBLE(W(5, 1, LINEAR_NEVER), R(5, 2, 3), W(6, 4, 5), R(6, 6, 7), R(5, 8, 9)));
-	/* two writes at once: any order, but one for everybody */
+	/* two concurrent writes: any order, but one order for all readers */
 	CHECK(POSSIBLE(W(5, 1, 9), W(6, 2, 10), R(6, 11, 12)));
 	CHECK(!POSSIBLE(W(5, 1, 4), W(6, 2, 5), R(6, 6, 7), R(5, 8, 9)));
 	CHECK(!POSSIBLE(W(5, 1, 2), W(6, 3, 4), W(7, 5, 6), R(6, 7, 8)));
@@ -228,14 +228,14 @@ int linear_test_links(void)
 	/* refused without a reason */
 	CHECK(!NAMES(CREATE(0, 7, true, 1, 2), LINK(1, 7, false, true, 3, 4)));
 	CHECK(!NAMES(CREATE(0, 7, true, 1, 2), LINK(1, 7, false, false, 3, 4)));
-	/* carried out twice: the second time the name is there */
+	/* executed twice: the second time the name is there */
 	CHECK(!NAMES(CREATE(0, 7, true, 1, 2), LINK(1, 7, false, true, 3, 4), LOOKUP(1, 7, 5, 6)));
 	/* two names of one file are not renamed over each other */
 	CHECK(NAMES(CREATE(0, 7, true, 1, 2), LINK(1, 7, true, false, 3, 4),
 		    RENAME(0, 1, true, 5, 6), LOOKUP(0, 7, 7, 8), LOOKUP(1, 7, 9, 10)));
 	CHECK(!NAMES(CREATE(0, 7, true, 1, 2), LINK(1, 7, true, false, 3, 4),
 		     RENAME(0, 1, true, 5, 6), LOOKUP(0, 0, 7, 8)));
-	/* never answered */
+	/* no reply */
 	CHECK(NAMES(CREATE(0, 7, true, 1, 2), LINK(1, 7, true, false, 3, LINEAR_NEVER),
 		    LOOKUP(1, 0, 4, 5), LOOKUP(1, 7, 6, 7)));
 	return 0;
@@ -250,7 +250,7 @@ int linear_test_names(void)
 	CHECK(NAMES(CREATE(0, 7, true, 1, 3), CREATE(0, 8, false, 2, 4), LOOKUP(0, 7, 5, 6)));
 	/* removed twice */
 	CHECK(!NAMES(CREATE(0, 7, true, 1, 2), UNLINK(0, true, 3, 5), UNLINK(0, true, 4, 6)));
-	/* an acknowledged creation is gone */
+	/* an acknowledged creation is lost */
 	CHECK(!NAMES(CREATE(0, 7, true, 1, 2), LOOKUP(0, 0, 3, 4)));
 	/* rename is one step: never both, never neither */
 	CHECK(!NAMES(CREATE(0, 7, true, 1, 2), RENAME(0, 1, true, 3, 10), LOOKUP(0, 0, 4, 5),
@@ -259,12 +259,12 @@ int linear_test_names(void)
 		     LOOKUP(0, 7, 6, 7)));
 	CHECK(NAMES(CREATE(0, 7, true, 1, 2), RENAME(0, 1, true, 3, 10), LOOKUP(1, 0, 4, 5),
 		    LOOKUP(0, 0, 6, 7), LOOKUP(1, 7, 8, 9)));
-	/* never answered */
+	/* no reply */
 	CHECK(NAMES(CREATE(0, 7, true, 1, LINEAR_NEVER), LOOKUP(0, 0, 2, 3), LOOKUP(0, 7, 4, 5)));
 	CHECK(!NAMES(CREATE(0, 7, true, 1, LINEAR_NEVER), LOOKUP(0, 7, 2, 3), LOOKUP(0, 0, 4, 5)));
 	CHECK(NAMES(UNLINK(0, false, 1, 2), CREATE(0, 7, true, 3, 4),
 		    UNLINK(0, true, 5, LINEAR_NEVER), LOOKUP(0, 0, 6, 7)));
-	/* a repeated creation that is told that its own first attempt was somebody else */
+	/* a repeated creation whose reply takes its own first attempt for another client's */
 	CHECK(!NAMES(CREATE(0, 7, false, 1, 2), LOOKUP(0, 7, 3, 4)));
 	return 0;
 }
@@ -395,22 +395,23 @@ int linear_test_cells(void)
 {
 	CHECK(CELLS(CELL(READ, CELL_ABSENT, 1, 2), CELL(EXTEND, 0, 3, 4), CELL(READ, 0, 5, 6)));
 	CHECK(CELLS(CELL(WRITE, 5, 1, 2), CELL(EXTEND, 0, 3, 4), CELL(READ, 5, 5, 6)));
-	/* While it is cut it is there or not, but there are no zeros. */
+	/* While the file is truncated the cell is there or not, but there are no zeros. */
 	CHECK(CELLS(CELL(WRITE, 5, 1, 2), CELL(CUT, 0, 3, 6), CELL(READ, 5, 4, 5)));
 	CHECK(CELLS(CELL(WRITE, 5, 1, 2), CELL(CUT, 0, 3, 6), CELL(READ, CELL_ABSENT, 4, 5)));
 	CHECK(!CELLS(CELL(WRITE, 5, 1, 2), CELL(CUT, 0, 3, 6), CELL(READ, 0, 4, 5)));
-	/* Nor is it there again. */
+	/* A truncated cell does not return. */
 	CHECK(!CELLS(CELL(WRITE, 5, 1, 2), CELL(CUT, 0, 3, 8), CELL(LOOK, 0, 4, 5),
 		     CELL(READ, 5, 6, 7)));
-	/* Cut and made longer again: zeros, but not before. */
+	/* Truncated and extended again: zeros, but not before. */
 	CHECK(CELLS(CELL(WRITE, 5, 1, 2), CELL(CUT, 0, 3, 6), CELL(EXTEND, 0, 4, 7),
 		    CELL(READ, 0, 5, 8)));
 	CHECK(!CELLS(CELL(WRITE, 5, 1, 2), CELL(CUT, 0, 3, 6), CELL(READ, 0, 4, 5),
 		     CELL(EXTEND, 0, 7, 8)));
-	/* Twice by one truncation: what was written after it had been seen is lost. */
+	/* Truncated twice by one request: what was written after a reader saw the truncation is
+	 * lost. */
 	CHECK(!CELLS(CELL(EXTEND, 0, 1, 2), CELL(CUT, 0, 3, 12), CELL(LOOK, 0, 4, 5),
 		     CELL(WRITE, 5, 6, 7), CELL(LOOK, 1, 8, 9), CELL(READ, CELL_ABSENT, 10, 11)));
-	/* A write behind it, while it is cut, may stay where this one goes. */
+	/* A write after the cell, during the truncation, may stay though this cell is truncated. */
 	CHECK(CELLS(CELL(CUT, 0, 1, 10), CELL(EXTEND, 1, 2, 3), CELL(WRITE, 5, 4, 5),
 		    CELL(READ, 0, 6, 7)));
 	CHECK(!CELLS(CELL(CUT, 0, 1, 10), CELL(EXTEND, 0, 2, 3), CELL(WRITE, 5, 4, 5),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests of the checkers themselves, run by name like the others: 0 is good. */
+/* Tests of the checkers themselves, run by name like the others. Returns 0 if they pass. */
 #ifndef LEAT_TESTS_SIM_LINEAR_TEST_H
 #define LEAT_TESTS_SIM_LINEAR_TEST_H
 

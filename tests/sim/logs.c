@@ -16,12 +16,12 @@ struct logs {
 	struct cluster *c;
 	uint64_t tick;
 	struct record {
-		uint64_t began, ended; /* 0: it is not known to be there */
-		uint64_t given_up;     /* it is written no more from then on */
+		uint64_t began, ended; /* 0: it is not certain to be there */
+		uint64_t given_up;     /* no request in flight can write it from then on */
 		uint32_t client, seen;
 	} records[RECORDS_MAX];
 	uint32_t n;
-	/* Of all cuts; one that has not ended may still be carried out. */
+	/* Of all truncations; one that has not ended may still be executed. */
 	uint64_t newest_end, newest_begin;
 	uint32_t n_cutting;
 };
@@ -141,7 +141,7 @@ void logs_client_gone(struct logs *l, uint32_t index)
 
 /* ---- the end ---- */
 
-/* An append that nobody has carried out, and that no cut came behind. */
+/* An append that was not executed, and that no truncation followed. */
 static bool may_have_hole(const struct logs *l)
 {
 	for (uint32_t i = 0; i < l->n; i++) {

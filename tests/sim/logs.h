@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file that all clients append to and empty at once, as programs and logrotate do with a log. In
- * the end every record that was appended behind the last cut is there, once, none that was there
- * before a cut, and no hole of zeros where one was to go.
+ * A file that all clients append to and empty concurrently, as programs and logrotate do with a
+ * log. In the end every record that was appended after the last truncation is there once, no record
+ * from before a truncation is there, and no hole of zeros where a record was to be.
  */
 #ifndef LEAT_TESTS_SIM_LOGS_H
 #define LEAT_TESTS_SIM_LOGS_H
@@ -12,11 +12,11 @@
 struct logs;
 
 struct logs *logs_create(struct cluster *c);
-/* One cut, or some records. */
+/* Runs one truncation, or appends some records. */
 void logs_use(struct logs *l, struct client *client, uint32_t index);
-/* That client's process has ended, and nothing of it is under way any more. */
+/* The client's process has ended, and none of its requests is in flight. */
 void logs_client_gone(struct logs *l, uint32_t index);
-/* By the last client: looks at everything, removes it, frees l. */
+/* Called by the last client: checks everything, removes the file, frees l. */
 void logs_verify(struct logs *l, struct client *client);
 
 #endif

@@ -11,8 +11,8 @@
 #include "common/rt/loop.h"
 #include "tests/sim/peek.h"
 
-#define COPIES    3u /* directories of one, two and three copies */
-#define FILES     5u /* in each of them, of each client */
+#define COPIES    3u /* directories with one, two and three replicas */
+#define FILES     5u /* of each client, in each directory */
 #define CELLS     5u /* in each file: one at the beginning of each chunk */
 #define CELL_SIZE 2048u
 #define CHUNK     (64u << 10)
@@ -27,7 +27,7 @@ struct cell {
 };
 
 struct file {
-	struct ino ino; /* 0: not made, as far as is known */
+	struct ino ino; /* 0: not created, or not certainly */
 	struct cell cell[CELLS];
 	struct ll_file *open; /* of the client that runs now */
 };
@@ -38,11 +38,11 @@ struct lose {
 	bool client_done[CLIENTS_MAX];
 	uint32_t killed[2], n_killed; /* of c->ossd */
 	uint32_t ids[2], n_ids;       /* their targets, in order */
-	bool accepted;                /* a loss was, once */
-	bool giving_up;               /* and just now it is */
-	uint32_t n_accepts;           /* so many times it was */
-	uint32_t n_killed_max;        /* that were given up together */
-	uint32_t n_listed;            /* by the answer that is being read */
+	bool accepted;                /* a loss was accepted at least once */
+	bool giving_up;               /* a removal that accepts losses runs now */
+	uint32_t n_accepts;           /* number of removals that accepted losses */
+	uint32_t n_killed_max;        /* most servers that were removed together */
+	uint32_t n_listed;            /* files listed in the replies to the present survey */
 	bool verified;
 	uint32_t n_rounds, n_lost_cells;
 };
@@ -74,7 +74,7 @@ static void fill(uint8_t p[CELL_SIZE], uint32_t client, uint32_t file, uint32_t 
 	}
 }
 
-/* Where only those crash that do not come back, every copy of a chain was complete. */
+/* Where only servers crash that do not restart, every replica of a chain was complete. */
 static bool loses_all(uint32_t file, uint32_t n_killed)
 {
 	const struct plan *p = &lose.c->plan;
@@ -82,14 +82,14 @@ static bool loses_all(uint32_t file, uint32_t n_killed)
 	return p->crash_servers || p->damage_frames || copies_of(file) <= n_killed;
 }
 
-/* 0, or that the data is lost and that this is right; the run has failed else. */
+/* Returns 0, or -LE_GIVEN_UP if the data may be lost; any other failure fails the run. */
 static int judge(const char *what, int64_t status, uint32_t client, uint32_t file)
 {
 	if (lose.c->failed)
 		return -LE_CANCELED;
 	if (status >= 0)
 		return 0;
-	/* Nothing fails but what was lost, when that was accepted. */
+	/* Only reads of lost data may fail, and only after the loss was accepted. */
 	if (status == -LE_GIVEN_UP && lose.accepted && loses_all(file, lose.n_killed_max))
 		return -LE_GIVEN_UP;
 	cluster_fail(lose.c, "client %u file %u (%u copies) %s: %s", client, file, copies_of(file),
@@ -97,8 +97,8 @@ static int judge(const char *what, int64_t status, uint32_t client, uint32_t fil
 	return -LE_CANCELED;
 }
 
-/* A file of which nobody knew where it ended ends behind the first of what is lost
- * (mds/file/lost_files.h): whoever reads it to its end meets an error. */
+/* A file whose size no server knew ends after the first lost data (mds/file/lost_files.h): a reader
+ * that reads it to its end gets an error. */
 static bool ends_in_loss(struct ll_file *ll, uint32_t client, uint32_t file, uint32_t cell)
 {
 	uint8_t got[CELL_SIZE];
@@ -112,8 +112,8 @@ static bool ends_in_loss(struct ll_file *ll, uint32_t client, uint32_t file, uin
 	return false;
 }
 
-/* From the moment that chains are lost until mds/file/give_up.c has made unsettled files end
- * behind what is lost, they may seem to end before it. */
+/* From the loss of a chain until mds/file/give_up.c has set the end of unsettled files after the
+ * lost data, they may seem to end before it. */
 static void check_cell(struct ll_file *ll, uint32_t client, uint32_t file, uint32_t cell)
 {
 	const struct cell *m = &lose.file[client][file].cell[cell];
@@ -160,7 +160,7 @@ static struct bytes name_of(char buf[32], const char *kind, uint32_t client, uin
 	return bytes_str(buf);
 }
 
-/* A directory may be there: its maker may have been fenced. */
+/* The directory may exist: the client that made it may have been fenced. */
 static int open_dir(struct client *client, uint32_t index, uint32_t copies, struct ino *ret_ino)
 {
 	struct layout l = {.replicas = (uint8_t)copies};
@@ -218,7 +218,7 @@ static void close_file(struct file *f)
 	ll_release(ll);
 }
 
-/* Files stay open, so that the metadata server does not know where they end. */
+/* Files stay open, so that the metadata server does not know their sizes. */
 static void use_file(struct client *client, const struct ino dirs[COPIES], uint32_t index)
 {
 	uint32_t i = (uint32_t)rnd(N_FILES), cell = (uint32_t)rnd(CELLS);
@@ -241,7 +241,7 @@ static void work(struct client *client, uint32_t index)
 	struct cluster *c = lose.c;
 	struct ino dirs[COPIES];
 
-	/* One before this may have been fenced: what it had open went with it. */
+	/* A previous session may have been fenced: its open files were closed with it. */
 	for (uint32_t i = 0; i < N_FILES; i++)
 		lose.file[index][i].open = NULL;
 	for (uint32_t i = 0; i < COPIES; i++)
@@ -311,7 +311,7 @@ static bool all_whole(void)
 	return mds_runs() && peek_all_sync(lose.c->mds.mds);
 }
 
-/* One or two, at one moment: those behind them may have what they have, or not yet. */
+/* Kills one or two at one moment: the members after them may have their newest writes, or not. */
 static void kill_some(void)
 {
 	uint32_t want = 1 + (uint32_t)rnd(2), first = (uint32_t)rnd(N_OSSD);
@@ -334,8 +334,8 @@ static void kill_some(void)
 	}
 }
 
-/* As `leat` asks: told once, looked at then, and told again by whom another server knows nothing.
- * *id: 0: it has to be told. */
+/* Requests a removal as `leat` does: starts it, then polls, and starts it again if another server
+ * has no record of it. *id: 0: it has to be started. */
 static int ask(struct rpc_client *client, bool accept, uint64_t *id, uint64_t from,
 	       struct mds_target_lose_rep *rep, struct rpc_call *call)
 {
@@ -395,7 +395,7 @@ static void note_listed(const struct mds_target_lose_rep *rep)
 	}
 }
 
-/* To the end of it: how it ended, and how many files lose data. */
+/* Requests the removal until it has ended. Returns its result, and how many files lose data. */
 static enum lose_state give_up(struct rpc_client *client, bool accept, uint64_t *ret_n)
 {
 	struct mds_target_lose_rep rep = {0};
@@ -421,7 +421,8 @@ static enum lose_state give_up(struct rpc_client *client, bool accept, uint64_t 
 			(void)!fiber_sleep_us(1 + rnd(POLL_US));
 	}
 	*ret_n = rep.n_files;
-	/* A server that was told after the end of it knows that it was, and nothing of files. */
+	/* A server that got the first request after the removal has a record of the removal, and
+	 * none of the files. */
 	if (!lose.c->failed && lose.n_listed != rep.n_files)
 		cluster_fail(lose.c, "%u files are listed of %llu", lose.n_listed,
 			     (unsigned long long)rep.n_files);
@@ -467,7 +468,7 @@ static bool refused(void)
 	return true;
 }
 
-/* Those that were given up come back, and are refused; then others come in their place. */
+/* The removed targets restart and are refused; then new ones replace them. */
 static void come_back(void)
 {
 	if (rnd(2)) {

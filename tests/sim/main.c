@@ -11,7 +11,7 @@
  *   leat-sim fanout [--nodes N] [--chunks N] ...   staging by many nodes, a line of CSV: fanout.h
  *
  * Each seed runs in a process of its own: a crash in the simulator leaves its memory behind. A
- * failing seed is printed with what went wrong and runs again, the same, with --seed.
+ * failing seed is printed with its failure, and runs the same way again with --seed.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -42,10 +42,11 @@ struct batch {
 	const char *plant;
 };
 
-#define LIMIT_S 14400 /* with copies many faults make each of 750 operations take seconds */
+#define LIMIT_S 14400 /* with several replicas many faults make each of 750 operations take
+                       * seconds */
 #define MOVES_MAX 512u
 
-/* In shared memory: what the children found. */
+/* In shared memory: the results of the children. */
 struct totals {
 	_Atomic uint64_t runs, failures, first_failure;
 	_Atomic uint64_t fenced, undecided, withdrawn, lost, given_up, lost_cells;
@@ -56,7 +57,7 @@ struct totals {
 	char message[512];
 };
 
-/* ---- which moves of the tables of phases (common/base/state_machine.h) were made ---- */
+/* ---- which moves of the state machines (common/base/state_machine.h) were made ---- */
 
 struct coverage {
 	struct totals *totals;
@@ -64,8 +65,8 @@ struct coverage {
 	char never[2000];
 };
 
-/* More changes than the log holds, within the milliseconds in which it is read: contended seeds
- * make that, some in a hundred. */
+/* More changes than the log holds, within the milliseconds in which it is read: some contended
+ * seeds in a hundred make this move. */
 static bool is_rare(const struct state_machine *t, int from, int to)
 {
 	return strcmp(t->name, "resync") == 0 && strcmp(t->states[from], "logged") == 0 &&
@@ -96,7 +97,7 @@ static void count_move(void *arg, const struct state_machine *t, int from, int t
 		 t->name, t->states[from], t->states[to]);
 }
 
-/* How many were never made; *ret_rare: and of these that are. */
+/* Returns how many moves were never made; *ret_rare: how many of these are rare. */
 static uint32_t print_moves(struct totals *t, uint32_t *ret_rare)
 {
 	struct coverage v = {.totals = t};
@@ -107,7 +108,7 @@ static uint32_t print_moves(struct totals *t, uint32_t *ret_rare)
 	return v.n - v.n_taken - v.n_rare;
 }
 
-/* What may happen is drawn from the seed, so that each kind of fault is absent in some. */
+/* Faults are drawn from the seed, so that each kind is absent in some seeds. */
 static struct plan plan_of(uint64_t seed, const struct batch *b)
 {
 	bool copies = b->replicas > 1;
@@ -137,7 +138,7 @@ static struct plan plan_of(uint64_t seed, const struct batch *b)
 		.verbose = b->verbose,
 	};
 
-	/* What a request meets is not to be hidden by what else is repaired, or crashes. */
+	/* Other repairs and crashes must not hide the damage from the requests. */
 	if (b->damaged)
 		plan = (struct plan){.seed = seed,
 				     .n_clients = b->n_clients,
@@ -155,10 +156,10 @@ static struct plan plan_of(uint64_t seed, const struct batch *b)
 				     .damage_frames = seed % 5 == 0,
 				     .lose = true,
 				     .verbose = b->verbose};
-	/* Alone: what it knows is not recalled, and only it can make it wrong. */
+	/* One client: its cache is not recalled, so only the client itself can make it wrong. */
 	if (b->names && seed % 4 == 2)
 		plan.n_clients = 1;
-	/* So that there is work while disks are bad. */
+	/* So that clients work while disks are damaged. */
 	if (plan.damage)
 		plan.n_ops *= 2;
 	return plan;
@@ -233,7 +234,7 @@ static void run_seed(uint64_t seed, const struct batch *b, struct totals *t)
 	struct plan plan = plan_of(seed, b);
 	static struct cluster c;
 
-	/* What is damaged is told, each time; and who was given up and is refused. */
+	/* Servers log each damaged block, and each refusal of a removed target. */
 	if ((plan.damage || plan.lose) && getenv("LEAT_SIM_LOG") == NULL)
 		log_set_level((enum log_level) - 1);
 	if (plan.refuse && !planted_bug_enable("chain_refuse"))
@@ -287,8 +288,8 @@ static void reap(struct totals *t, uint64_t seed_of[], pid_t pid_of[], uint32_t 
 #define ALL_MOVES_SEEDS  400u
 #define RARE_MOVES_SEEDS 300u
 
-/* A planted bug may make it go round in circles: SIGPROF. Time of the processor counts, since a
- * machine with other work takes many times as long. Who waits for ever takes none: SIGALRM. */
+/* A planted bug may cause an endless loop: SIGPROF, which counts processor time, since a busy
+ * machine takes many times as long. A run that waits for ever uses none: SIGALRM. */
 static void limit_time(unsigned cpu_s)
 {
 	struct itimerval limit = {.it_value.tv_sec = (time_t)cpu_s};
@@ -347,8 +348,8 @@ static void print_totals(struct totals *t)
 		       (double)t->repaired / n, (double)t->differing / n);
 }
 
-/* What a move does that no seed makes is not tested. Mixed seeds make all but the rare ones, and
- * contended ones make these. */
+/* A move that no seed makes is not tested. Mixed seeds make all but the rare moves, and contended
+ * seeds make these. */
 static bool lacks_moves(const struct batch *b, struct totals *t)
 {
 	uint32_t n_rare, n = print_moves(t, &n_rare);
@@ -360,7 +361,7 @@ static bool lacks_moves(const struct batch *b, struct totals *t)
 	return n > 0 && t->runs >= ALL_MOVES_SEEDS;
 }
 
-/* Returns the number of failing seeds, and which of them failed first. */
+/* Returns the number of failing seeds, and which seed failed first. */
 static uint64_t run_batch_to(const struct batch *b, uint64_t *ret_first)
 {
 	struct totals *t =
@@ -429,7 +430,7 @@ static struct batch defaults(void)
 	};
 }
 
-/* Everybody at the same few cells, on few chains, with many short faults. */
+/* All clients at a few cells, on few chains, with many short faults. */
 static void contend(struct batch *b)
 {
 	b->contended = true;
@@ -438,7 +439,7 @@ static void contend(struct batch *b)
 	b->n_ops = 1500;
 }
 
-/* Everybody at the same few names; the metadata server crashes a lot. */
+/* All clients at a few names; the metadata server crashes a lot. */
 static void contend_names(struct batch *b)
 {
 	b->contended = b->names = true;
@@ -446,7 +447,7 @@ static void contend_names(struct batch *b)
 	b->n_ops = 250;
 }
 
-/* Everybody at one file that is made shorter and longer. */
+/* All clients at one file that is truncated and extended. */
 static void contend_cuts(struct batch *b)
 {
 	b->contended = b->cuts = true;
@@ -454,7 +455,7 @@ static void contend_cuts(struct batch *b)
 	b->n_ops = 250;
 }
 
-/* The same, but the file is mostly a log that is appended to, and emptied. */
+/* Like contend_cuts, but the file is mostly a log that is appended to, and emptied. */
 static void contend_logs(struct batch *b)
 {
 	contend_cuts(b);
@@ -462,14 +463,15 @@ static void contend_logs(struct batch *b)
 	b->logs = true;
 }
 
-/* The same, and many ask where there is data. */
+/* Like contend_cuts, and many operations look for data (SEEK_DATA). */
 static void contend_seeks(struct batch *b)
 {
 	contend_cuts(b);
 	b->seeks = true;
 }
 
-/* Everybody at one file in one copy, and servers crash just when somebody cannot hear them. */
+/* All clients at one file in one replica, and a server crashes just when a client is cut off from
+ * it. */
 static void contend_late(struct batch *b)
 {
 	b->contended = b->late = true;
@@ -477,7 +479,7 @@ static void contend_late(struct batch *b)
 	b->n_ops = 300;
 }
 
-/* Nothing happens but damage on disks, of which there is much. */
+/* Only damage on disks, and much of it. */
 static void meet_damage(struct batch *b)
 {
 	b->damaged = true;
@@ -485,7 +487,7 @@ static void meet_damage(struct batch *b)
 	b->n_ops = 150;
 }
 
-/* Targets do not come back, and are given up. */
+/* Targets do not restart, and are removed as lost. */
 static void lose_targets(struct batch *b)
 {
 	b->lose = true;
@@ -554,7 +556,8 @@ static int test_deterministic(void)
 	return hash[0] == hash[1] ? 0 : 1;
 }
 
-/* The same with directories of one, two and three copies, with what else then can go wrong. */
+/* Like test_seeds, with directories of one, two and three replicas, and the faults that need
+ * them. */
 static int test_replicated_seeds(void)
 {
 	struct batch b = defaults();
@@ -646,8 +649,8 @@ static struct batch to_find(uint64_t n_seeds)
 }
 
 /*
- * A planted bug must be found, or the whole suite proves nothing. What fails without it as well is
- * no find.
+ * A planted bug must be found, else the suite proves nothing. A seed that fails without the bug too
+ * does not count.
  */
 static int found_by(struct batch b, const char *plant)
 {
@@ -670,8 +673,8 @@ static int found(const char *plant)
 {
 	return found_by(to_find(200), plant);
 }
-/* By what follows a restart of the metadata server while both clients live: seeds that crash
- * servers and not clients (plan_of). */
+/* Finds bugs in what follows a restart of the metadata server while both clients live: only seeds
+ * that crash servers and not clients (plan_of). */
 static int found_rarely(const char *plant)
 {
 	struct batch b = to_find(8000);
@@ -704,7 +707,8 @@ static int found_cuts(const char *plant)
 	return found_by(b, plant);
 }
 
-/* The same where few seeds do: from the first of them on, which saves minutes. */
+/* Like found_cuts, for bugs that few seeds find: starts at the first such seed, which saves
+ * minutes. */
 static int found_cuts_late(const char *plant)
 {
 	struct batch b = to_find(320);
@@ -714,7 +718,8 @@ static int found_cuts_late(const char *plant)
 	return found_by(b, plant);
 }
 
-/* By cuts while servers crash and nothing is cut off, which only makes a seed longer. */
+/* Like found_cuts, with seeds that crash servers and do not cut the network, which would only make
+ * a seed longer. */
 static int found_uncut(const char *plant)
 {
 	struct batch b = to_find(600);
@@ -724,7 +729,8 @@ static int found_uncut(const char *plant)
 	return found_by(b, plant);
 }
 
-/* By logs while nobody crashes or is cut off: such a seed takes a fifth of the time. */
+/* Like found_cuts with logs, with seeds without crashes and network cuts: they take a fifth of the
+ * time. */
 static int found_logs(const char *plant)
 {
 	struct batch b = to_find(6000);
@@ -771,7 +777,7 @@ static int found_copies(const char *plant)
 	{                                                                                          \
 		return how(#plant);                                                                \
 	}
-/* By the histories of names alone. */
+/* Finds bugs by the histories of names alone. */
 #define FINDS_NAMES(plant)                                                                         \
 	static int test_names_find_##plant(void)                                                   \
 	{                                                                                          \

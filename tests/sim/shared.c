@@ -11,9 +11,9 @@
 #include "tests/sim/linear.h"
 
 /*
- * A cell is the least that is written: four make a block (16 KiB), so that most writes are
+ * A cell is the smallest unit of writes: four make a block (16 KiB), so that most writes are
  * fragments and some whole blocks. The cells lie around the border of two chunks (64 KiB), so some
- * writes are two requests. They are few, so that clients meet.
+ * writes are two requests. They are few, so that clients conflict.
  */
 #define FILES         3u
 #define CELL          4096u
@@ -22,7 +22,7 @@
 #define FIRST_CELL_AT (40u << 10)
 #define FILE_SIZE     (FIRST_CELL_AT + (uint64_t)CELL * CELLS)
 #define HOT_US        2000000u
-#define WIDTH         4u /* operations of one client at once */
+#define WIDTH         4u /* concurrent operations of one client */
 #define TAG_WORDS     64u
 #define HOLD_US       4000000u
 /* The names lie in two directories, so that some renames go from one to the other. */
@@ -34,7 +34,7 @@ struct shared_client {
 	struct client *client;
 	struct ll_file *file[FILES];
 	struct ino attr_ino, names_ino[NAME_DIRS];
-	uint64_t synced[FILES]; /* when the last fsync that went well began */
+	uint64_t synced[FILES]; /* when the last successful fsync began */
 	bool syncing;
 };
 
@@ -70,7 +70,7 @@ static struct bytes name_of(char buf[24], const char *prefix, uint32_t i)
 	return bytes_str(buf);
 }
 
-/* ---- cells: every word tells the value and where it belongs ---- */
+/* ---- cells: every word encodes the value and its position ---- */
 
 static void cell_fill(uint8_t *cell, uint64_t value)
 {
@@ -111,7 +111,7 @@ static void open_file(struct shared *s, uint32_t index, uint32_t i)
 			   O_RDWR | O_CREAT | (s->c->plan.late ? 0 : O_DIRECT), &sc->file[i], &a);
 	if (!expect(s, "open", status, 0))
 		return;
-	/* Whoever sees it short makes it long; nobody makes it short. */
+	/* A client that finds the file short extends it; no client truncates it. */
 	if (a.size < FILE_SIZE)
 		expect(s, "set size",
 		       ll_setattr(sc->client, &root, a.ino, sc->file[i], SET_SIZE, &set, &a), 0);
@@ -135,7 +135,7 @@ void shared_client_start(struct shared *s, uint32_t index, struct client *client
 {
 	struct shared_client *sc = &s->client[index];
 
-	/* What it had not synced is gone if a server has crashed as well. */
+	/* What the client had not synced is lost if a server has crashed as well. */
 	for (uint32_t i = 0; s->c->plan.late && i < FILES; i++)
 		reg_lose(&s->regs, index, i * CELLS, CELLS, sc->synced[i]);
 	*sc = (struct shared_client){.client = client};
@@ -194,10 +194,10 @@ static void transfer_end(struct transfer *t)
 {
 	struct shared *s = t->s;
 
-	/* Of a part of it nobody knows, so it may have happened or not. */
+	/* The outcome of a part of the write is undefined, so it may have happened or not. */
 	if (s->c->plan.refuse && t->write && t->done == -LE_NOSPC)
 		return;
-	/* Told at once that it is lost. */
+	/* The write returned that it is lost. */
 	if (t->write && t->done == -LE_LATE)
 		return;
 	if (!expect(s, t->write ? "write" : "read", t->done, (int64_t)t->n * CELL))
@@ -218,7 +218,7 @@ static void transfer_end(struct transfer *t)
 	}
 }
 
-/* One small read for each cell, all at once. */
+/* Reads each cell by one small read, all concurrently. */
 static int64_t read_cells(struct transfer *t, struct ll_file *file, uint64_t off)
 {
 	struct ll_part parts[CELLS];
@@ -279,7 +279,7 @@ static void use_attr(struct shared *s, uint32_t index)
 void shared_data(struct shared *s, uint32_t index)
 {
 	struct transfer t[WIDTH];
-	/* Often all at the same place: where, goes by the clock. */
+	/* Often all clients at one place, which the clock chooses. */
 	bool hot = rnd(s, 4) != 0;
 	uint64_t place = hot ? hash_u64(sim_now_us(s->c->sim) / HOT_US) : rnd(s, 1u << 20);
 	uint32_t n = 1 + (uint32_t)rnd(s, WIDTH), file = (uint32_t)(place % FILES);
@@ -320,8 +320,8 @@ struct actor {
 	uint32_t index, file, *left;
 };
 
-/* Mostly a reader or mostly a writer for a while: one that only reads goes on where no write can
- * end, at a member that is cut off together with it. */
+/* Mostly a reader or mostly a writer for a while: a client that only reads continues where no write
+ * can end, at a member that is cut off together with it. */
 static void act(void *arg)
 {
 	struct actor *a = arg;
@@ -349,7 +349,7 @@ static void act(void *arg)
 
 void shared_contend(struct shared *s, uint32_t index, uint32_t *left)
 {
-	/* The first one has three copies, the second one two (workload.c). */
+	/* The first file has three replicas, the second two (workload.c). */
 	uint32_t file = s->c->plan.seed % 3 == 0;
 	struct actor a[ACTORS];
 
@@ -361,7 +361,7 @@ void shared_contend(struct shared *s, uint32_t index, uint32_t *left)
 	fiber_parallel("actor", act, a, sizeof(a[0]), ACTORS, ACTORS);
 }
 
-/* One at a time for each client: it tells of what was written since the last one. */
+/* One fsync at a time for each client: it reports errors of writes since the last one. */
 static void sync_file(struct shared *s, uint32_t index, uint32_t file)
 {
 	struct shared_client *sc = &s->client[index];
@@ -428,7 +428,7 @@ static struct ino dir_of(const struct shared_client *sc, uint32_t name)
 	return sc->names_ino[name % NAME_DIRS];
 }
 
-/* What is in a file tells which one it is. */
+/* The content of a file identifies it. */
 static void name_write(struct shared *s, struct ll_file *file, uint32_t tag)
 {
 	uint64_t words[TAG_WORDS];
@@ -437,12 +437,12 @@ static void name_write(struct shared *s, struct ll_file *file, uint32_t tag)
 	for (uint32_t i = 0; i < TAG_WORDS; i++)
 		words[i] = hash_u64_2(tag, i);
 	n = ll_pwrite(file, words, sizeof(words), 0);
-	/* The session may be over, or all disks full. */
+	/* The session may have ended, or all disks may be full. */
 	if (n != -LE_STALE && n != -LE_IO && n != -LE_NOSPC)
 		expect(s, "write name", n, sizeof(words));
 }
 
-/* Whoever has opened a file reads it, whatever has become of its name meanwhile. */
+/* A client that has opened a file can read it, whatever happens to its name meanwhile. */
 static void name_hold(struct shared *s, uint32_t index)
 {
 	struct shared_client *sc = &s->client[index];
@@ -474,7 +474,7 @@ static void name_hold(struct shared *s, uint32_t index)
 	ll_release(file);
 }
 
-/* ret_found: of a lookup. */
+/* ret_found: the result of a lookup. */
 static int name_run(struct shared *s, uint32_t index, const struct name_op *op, struct ino ino,
 		    struct attr *ret_found)
 {
@@ -511,7 +511,7 @@ static int name_run(struct shared *s, uint32_t index, const struct name_op *op, 
 	return status;
 }
 
-/* Whoever asked for a change is killed while it waits. */
+/* Interrupts the program of a change while it waits. */
 struct killer {
 	struct ll_request request;
 	uint64_t after_us;
@@ -560,7 +560,7 @@ static bool may_say(enum name_kind kind, int status)
 	return status == -LE_NOENT;
 }
 
-/* ino: whom a link is to name; what a lookup has found comes back in it. */
+/* ino: the file that a link names; a lookup returns the file that it found in it. */
 static void name_record(struct shared *s, struct name_op op, struct ino *ino, uint32_t *ret_tag)
 {
 	*ret_tag = 0;
@@ -572,12 +572,13 @@ static void name_record(struct shared *s, struct name_op op, struct ino *ino, ui
 			    : name_run(s, op.client, &op, *ino, &found);
 	uint32_t tag = status == 0 ? found.uid : op.kind == NAME_LINK && status == -LE_EXIST;
 
-	/* What was done and not answered is done again in the new session: once more, perhaps. */
+	/* A change that was executed and has no reply is repeated in the new session: it may be
+	 * executed twice. */
 	if (status != 0)
 		cluster_end_fenced(s->c);
 
-	/* It was made, the answer was lost, the metadata server died, and somebody has removed it:
-	 * the client cannot open what it has made. It may have happened, or not. */
+	/* The file was created, the reply was lost, the metadata server crashed, and another client
+	 * has removed the file: the client cannot open it. It may have happened, or not. */
 	if (op.kind == NAME_CREATE && status == -LE_STALE)
 		return;
 	if (killed && status == -LE_INTR) {
@@ -601,7 +602,7 @@ static void name_op(struct shared *s, uint32_t index, enum name_kind kind, uint3
 	struct name_op op = {.kind = kind, .client = index, .a = a};
 	struct ino ino = {0};
 
-	/* A link names a file, not another name: who that is must be known. */
+	/* A link names a file, not another name, so its tag must be looked up first. */
 	if (kind == NAME_LINK) {
 		name_record(s, (struct name_op){NAME_LOOKUP, index, .a = other}, &ino, &tag);
 		op.tag = tag;
@@ -616,7 +617,7 @@ static void name_op(struct shared *s, uint32_t index, enum name_kind kind, uint3
 		name_record(s, op, &ino, &tag);
 }
 
-/* A listing looks all names of a directory up, at one time. */
+/* A listing with attributes looks up all names of a directory, at one time. */
 struct name_list {
 	struct shared *s;
 	bool there[LINEAR_NAMES];
@@ -660,13 +661,13 @@ static void name_list(struct shared *s, uint32_t index)
 		return;
 	expect(s, "all listed", eof, true);
 	for (uint32_t i = first; i < LINEAR_NAMES; i += NAME_DIRS)
-		/* Listed and removed before it was looked at: it has no tag. */
+		/* Listed and removed before its attributes were read: it has no tag. */
 		if (!l.there[i] || l.tag[i] != 0)
 			name_end(&s->names, at[i], l.there[i], l.tag[i], ++s->tick);
 }
 
-/* Entry for entry, of batches that were fetched before: what such a listing says may be over, but
- * what is looked up after it must not be. */
+/* Reads one entry at a time, from batches that were fetched before: an entry may be stale, but what
+ * is looked up after it must not be. */
 struct name_walk {
 	uint64_t cookie;
 	uint32_t n;

@@ -24,11 +24,11 @@ struct stores {
 	struct cluster *c;
 	struct held *held;
 	size_t n, space;
-	uint32_t *nodes; /* by chain: bits of the members */
+	uint32_t *nodes; /* bits of the members, for each chain */
 	uint32_t n_chains;
 };
 
-/* Of one disk; those of several servers run at the same time. */
+/* The scan of one disk; those of several servers run concurrently. */
 struct scan {
 	struct stores *s;
 	uint32_t node;
@@ -73,8 +73,9 @@ void stores_note_chains(struct stores *s)
 
 /* ---- one disk ---- */
 
-/* An answer as if it were a chunk that nobody has. Those of clients go with their sessions, at each
- * member when it comes to that, and those of lanes with the answer. 1: it is one of these. */
+/* Records a stored reply as if it were a chunk with an impossible name. Replies of clients are
+ * removed with their sessions, by each member at a time of its own, and those of lanes with
+ * the reply. Returns 1 if it is one of these. */
 static int take_answer(const void *key, size_t key_len, const void *value, size_t len,
 		       struct held *h)
 {
@@ -112,7 +113,7 @@ static int take(void *arg, const void *key, size_t key_len, const void *value, s
 		TRY(chunk_record_summary(&h->key, value, len, &h->info));
 	}
 	s->n += rc == 0;
-	/* The scan goes on behind this key. */
+	/* The scan continues after this key. */
 	memcpy(sc->next, key, key_len);
 	sc->next[key_len] = 0;
 	sc->next_len = key_len + 1;
@@ -213,7 +214,7 @@ void stores_compare(struct stores *s)
 		bool same = true;
 
 		for (k = i; k < s->n && same_chunk(h, &s->held[k]); k++) {
-			/* Of one that is no member any more it is being deleted. */
+			/* A node that is no member deletes the chunk in the background. */
 			if ((members & 1u << s->held[k].node) == 0)
 				continue;
 			have |= 1u << s->held[k].node;

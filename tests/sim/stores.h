@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the disks of the object servers hold, compared when the cluster is at rest: of a chain whose
- * members are all in sync, every member has the same chunks, each with the same version, content
- * sum and time, and the same answers to the metadata server.
+ * Compares the disks of the object servers when the cluster is at rest. Of a chain whose members
+ * are all in sync, every member has the same chunks, each with the same version, content sum and
+ * time, and the same replies to the metadata server.
  */
 #ifndef LEAT_TESTS_SIM_STORES_H
 #define LEAT_TESTS_SIM_STORES_H
@@ -14,9 +14,9 @@ struct stores;
 
 struct stores *stores_create(struct cluster *c);
 void stores_destroy(struct stores *s);
-/* While the metadata server lives: remembers who is in which chain, as long as all are in sync. */
+/* While the metadata server runs: records the members of each chain, if all are in sync. */
 void stores_note_chains(struct stores *s);
-/* In a fiber of the node, whose server is down: reads its index. 0 or a status. */
+/* In a fiber of the node, whose server is down: reads its index. Returns 0 or a status. */
 int stores_read(struct stores *s, uint32_t node, struct env *env) CHECK_RESULT;
 /* Fails the run where members differ. */
 void stores_compare(struct stores *s);

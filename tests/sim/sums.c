@@ -34,7 +34,8 @@ void sums_forget(struct sums_past *p)
 		free(p->was[--p->n].data);
 }
 
-/* How much of the block, which may end where zeros begin, has that checksum; 0: nothing. */
+/* Returns the length from the start of the block that has the checksum (a block may end where its
+ * zeros begin); 0: none. */
 static uint64_t len_with(const struct sums_state *s, uint64_t block, uint64_t sum)
 {
 	uint64_t at = block * BLOCK;
@@ -45,7 +46,7 @@ static uint64_t len_with(const struct sums_state *s, uint64_t block, uint64_t su
 	return len;
 }
 
-/* Can what was read of the block be cut out of what it was then, with that checksum? */
+/* Whether the part read of the block can be a part of the block in state s, with that checksum. */
 static bool is_of(const struct sums_state *s, uint64_t block, uint64_t sum,
 		  const struct ll_part *part)
 {
@@ -80,7 +81,7 @@ uint64_t sums_wrong_block(const struct sums_file *f, const struct ll_part *part)
 	return SUMS_HOLD;
 }
 
-/* All parts at once. */
+/* Reads all parts in one call. */
 static int64_t read_parts(struct client *c, const struct sums_file *f, struct ll_part *parts,
 			  uint32_t n, uint64_t *ret_wrong)
 {

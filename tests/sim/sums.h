@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What reads bring, and are told of the checksums of blocks (client/layout/block_sums.h), beside
- * the model.
+ * Checks what reads return, and which checksums of blocks they report (client/layout/block_sums.h),
+ * beside the model.
  *
- * A checksum must be that of a block as the servers have it, from which all that was read of it
- * was cut out. That need not be the block as the model has it: what its client has written
- * elsewhere in the block may not be there yet, or not any more, until it is durable. So the
- * model keeps what the file had before each change.
+ * A checksum must be that of a block as the servers have it, and what was read of the block must be
+ * a part of it. That need not be the block as the model has it: until they are durable, other
+ * writes of the client to the block may be missing, or lost. So the model keeps the content of the
+ * file before each change.
  */
 #ifndef LEAT_TESTS_SIM_SUMS_H
 #define LEAT_TESTS_SIM_SUMS_H
@@ -20,13 +20,13 @@
 #define SUMS_FILE_MAX (260u << 10)
 #define SUMS_PAST_MAX 12u
 
-/* What a file has or had. */
+/* The content of a file, now or before a change. */
 struct sums_state {
 	uint8_t *data;
 	uint64_t size;
 };
-/* What it had before each change since all of it was durable; the newest comes last. Zeroed: there
- * was none. */
+/* The content before each change since the whole file was durable; the newest comes last. Zeroed:
+ * no changes. */
 struct sums_past {
 	uint32_t n;
 	struct sums_state was[SUMS_PAST_MAX];
@@ -36,29 +36,30 @@ struct sums_file {
 	const struct sums_past *past;
 };
 
-/* Before a change, where there are fewer than SUMS_PAST_MAX: keeps a copy. */
+/* Copies the content before a change, where there are fewer than SUMS_PAST_MAX copies. */
 void sums_keep(struct sums_past *p, const struct sums_state *now);
-/* All is durable, or the file is no more. */
+/* Drops the copies: the whole file is durable, or removed. */
 void sums_forget(struct sums_past *p);
 
 #define SUMS_HOLD UINT64_MAX
-/* SUMS_HOLD, or the first block of the file of which the part, which has been read, was told a
- * checksum that belongs to no bytes that what was read of it can be cut out of. */
+/* Returns SUMS_HOLD, or the first block of the file for which the part that was read has a checksum
+ * that fits no state of the block with the bytes that were read. */
 uint64_t sums_wrong_block(const struct sums_file *f, const struct ll_part *part);
 struct sums_want {
 	struct client *client;
 	struct ll_file *file;
 	uint8_t *to;
 	uint64_t off, len;
-	struct sim *cut; /* who draws the lengths of the small reads it is done by; NULL: as one */
+	struct sim *cut; /* draws the lengths of the small reads that the read is split into; NULL:
+	                  * one read */
 };
-/* As ll_pread: bytes, or the first failure. ret_why: what was read or told that is wrong, "" when
- * all is right; only where there was no failure. Yields. */
+/* Like ll_pread: returns bytes, or the first failure. ret_why: the wrong bytes or checksum, "" if
+ * all are right; only without a failure. Yields. */
 #define SUMS_WHY_SIZE 128
 int64_t sums_read(const struct sums_want *w, const struct sums_file *f,
 		  char ret_why[SUMS_WHY_SIZE]);
 
-/* Tests of this, run by name like the others: 0 is good. */
+/* Tests of this module, run by name like the others. Returns 0 if they pass. */
 int sums_test(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What sums_wrong_block takes for right and what not, by hand. */
+/* What sums_wrong_block accepts and refuses, by hand. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@
 		}                                                                                  \
 	} while (0)
 #define LEN (2u * BLOCK)
-#define OFF (BLOCK + 100u) /* what is read: of block 1 */
+#define OFF (BLOCK + 100u) /* the offset of the read: in block 1 */
 
 int sums_test(void)
 {
@@ -34,7 +34,7 @@ int sums_test(void)
 		data[i] = (uint8_t)(i * 7 + i / 251 + 1);
 	before = checksum64(data + BLOCK, BLOCK);
 	sums_keep(&past, &f.now);
-	memset(data + BLOCK + 5000, 1, 700); /* not there yet, or not any more */
+	memset(data + BLOCK + 5000, 1, 700); /* not written yet, or lost */
 	between = checksum64(data + BLOCK, BLOCK);
 	sums_keep(&past, &f.now);
 	memset(data + BLOCK + 6000, 0, BLOCK - 6000);
@@ -45,12 +45,13 @@ int sums_test(void)
 		sum[0] = i == 0 ? before : i == 1 ? between : after;
 		CHECK(sums_wrong_block(&f, &part) == SUMS_HOLD);
 	}
-	/* Of no such block; of the file's other one. */
+	/* The checksum of no block; then that of another block of the file. */
 	sum[0] = before + 1;
 	CHECK(sums_wrong_block(&f, &part) == 1);
 	sum[0] = other;
 	CHECK(sums_wrong_block(&f, &part) == 1);
-	/* What was read has been written since: only a block that has it can be meant. */
+	/* What was read has been written since: only the block before that write can be the right
+	 * one. */
 	sums_keep(&past, &f.now);
 	memset(data + OFF + 10, 3, 5);
 	memcpy(got, data + OFF, sizeof(got));
@@ -60,7 +61,7 @@ int sums_test(void)
 	}
 	sum[0] = checksum64(data + BLOCK, 6000);
 	CHECK(sums_wrong_block(&f, &part) == SUMS_HOLD);
-	/* Behind what the checksum is of, and when all is durable. */
+	/* After the end of what the checksum covers; and when all is durable. */
 	sum[0] = checksum64(data + BLOCK, 6000);
 	part.off = BLOCK + 5980;
 	memcpy(got, data + part.off, sizeof(got));

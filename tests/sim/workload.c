@@ -25,7 +25,7 @@ struct mfile {
 	bool exists, unsure, dirty;
 	uint64_t size;
 	uint8_t *data;
-	struct sums_past past; /* since all was durable */
+	struct sums_past past; /* since the file was durable */
 };
 
 struct mclient {
@@ -36,7 +36,7 @@ struct mclient {
 	uint64_t xattr;
 	bool xattr_unsure;
 	uint32_t ops_left;
-	uint32_t n_records; /* appended or tried */
+	uint32_t n_records; /* appended, or attempted */
 	bool record_acked[RECORDS_MAX];
 	uint64_t fill;
 };
@@ -55,7 +55,7 @@ struct workload *workload_now;
 
 static const struct cred root = {.uid = 0, .gid = 0};
 
-/* What a client's operation works with. */
+/* The state of a client's operations. */
 struct run {
 	struct cluster *c;
 	struct workload *w;
@@ -69,7 +69,7 @@ static uint64_t rnd(struct run *r, uint64_t n)
 	return sim_random_below(r->c->sim, n);
 }
 
-/* True when status is what it must be; else the run has failed. */
+/* Returns true if status is the wanted one; else the run has failed. */
 static bool expect(struct run *r, const char *what, int64_t status, int64_t want)
 {
 	if (status == want || r->c->failed)
@@ -94,7 +94,7 @@ static void trace(struct run *r, const char *what, uint64_t a, uint64_t b)
 
 /* ---- the content of one file ---- */
 
-/* There is none any more. */
+/* The file does not exist. */
 static void forget_file(struct mfile *f)
 {
 	sums_forget(&f->past);
@@ -117,7 +117,8 @@ static bool make_durable(struct run *r, struct ll_file *file, struct mfile *f, b
 	return true;
 }
 
-/* Of what is to be changed now. With too much of its past it is made durable first. */
+/* Called before a change: keeps the content. If there are too many copies, makes the file durable
+ * first. */
 static void keep_past(struct run *r, struct ll_file *file, struct mfile *f)
 {
 	if (f->past.n < SUMS_PAST_MAX || make_durable(r, file, f, true))
@@ -132,7 +133,8 @@ static void compare(struct run *r, struct ll_file *file, struct mfile *f, uint32
 	uint64_t want = off >= f->size ? 0 : f->size - off < len ? f->size - off : len;
 	char why[SUMS_WHY_SIZE];
 	uint8_t *got = malloc(len ? len : 1);
-	/* Not of whole files in small reads: each that is lost on the way would be waited for. */
+	/* Not for whole files in small reads: each read that is lost on the network takes a
+	 * timeout. */
 	bool many = got && len <= MANY_BYTES && rnd(r, 2);
 	const struct sums_want read = {r->client, file, got, off, len, many ? r->c->sim : NULL};
 	const struct sums_file now = {{f->data, f->size}, &f->past};
@@ -172,7 +174,8 @@ static void write_some(struct run *r, struct ll_file *file, struct mfile *f)
 	expect(r, "write", ll_pwrite(file, f->data + off, len, off), (int64_t)len);
 }
 
-/* The same bytes again and again, each time acknowledged: what comes late must not undo it. */
+/* Writes the same bytes again and again, each time acknowledged: a late request must not undo a
+ * later one. */
 static void rewrite_some(struct run *r, struct ll_file *file, struct mfile *f)
 {
 	uint64_t off = rnd(r, f->size + 1), len = 1 + rnd(r, 20000);
@@ -268,7 +271,8 @@ static int open_file(struct run *r, uint32_t i, struct ll_file **ret_file, struc
 	return 0;
 }
 
-/* Written and closed by another descriptor: that close is under way while the first goes on. */
+/* Writes and closes through another descriptor: the close is in flight while the first descriptor
+ * is in use. */
 static void write_by_another(struct run *r, struct ino ino, struct mfile *f)
 {
 	struct ll_file *file;
@@ -323,8 +327,8 @@ static void use_file(struct run *r)
 		}
 	}
 	trace(r, "flush", i, f->size);
-	/* What was closed without fsync outlives a crash of the client or of a server, not of both.
-	 */
+	/* What was closed without fsync survives a crash of the client or of a server, not of
+	 * both. */
 	if (expect(r, "flush", ll_flush(file), 0))
 		f->unsure = f->dirty;
 	trace(r, "flushed", i, f->size);
@@ -541,8 +545,8 @@ static void record_fill(uint8_t rec[RECORD], uint32_t client, uint32_t seq)
 	memcpy(rec + 4, &seq, 4);
 }
 
-/* Until they are shown they may go with the client. What a server has only accepted goes if both
- * die, it before the client has repeated it. */
+/* Until records are visible they may be lost with the client. What a server has only accepted is
+ * lost if both crash, the client before it has repeated it. */
 static int flush_records(struct run *r, struct ll_file *file)
 {
 	const struct plan *p = &r->c->plan;
@@ -552,8 +556,8 @@ static int flush_records(struct run *r, struct ll_file *file)
 	return ll_flush(file);
 }
 
-/* Some at a time, so that they wait for others at this client while the metadata server goes and
- * others append. */
+/* Appends some records at a time, so that they wait for others at this client while the metadata
+ * server crashes and other clients append. */
 static void append_records(struct run *r)
 {
 	uint32_t first = r->m->n_records, n = 1 + (uint32_t)rnd(r, 4);
@@ -601,13 +605,13 @@ static void use_shared_names(struct run *r)
 
 /* ---- a client's life ---- */
 
-/* Some directories have compressed files: which differs from seed to seed. */
+/* Some directories have compressed files: which ones depends on the seed. */
 static bool is_packed(const struct run *r, uint32_t index)
 {
 	return (r->c->plan.seed + index) % 3 == 1;
 }
 
-/* One, two and three copies, mixed; where all meet in one file, always several. */
+/* One, two and three replicas, mixed; several where all clients use one file. */
 static uint32_t copies_of(const struct run *r, uint32_t index)
 {
 	const struct plan *p = &r->c->plan;
@@ -617,7 +621,7 @@ static uint32_t copies_of(const struct run *r, uint32_t index)
 		       : 1 + (uint32_t)((p->seed + index) % p->replicas);
 }
 
-/* What is made in the directory from now on has so many copies, and may be compressed. */
+/* Files made in the directory from now on have this number of replicas, and may be compressed. */
 static void set_layout(struct run *r, struct ino dir, uint32_t replicas, bool packed)
 {
 	struct layout l = {
@@ -626,7 +630,7 @@ static void set_layout(struct run *r, struct ino dir, uint32_t replicas, bool pa
 	};
 	int status = ll_layout_set(r->client, &root, dir, &l, NULL);
 
-	/* The first one makes the chains, of targets that are there just now. */
+	/* The first directory makes the chains, of the targets that are up now. */
 	while (status == -LE_NODEV && !r->c->failed) {
 		fiber_sleep_us(500000);
 		status = ll_layout_set(r->client, &root, dir, &l, NULL);
@@ -634,7 +638,7 @@ static void set_layout(struct run *r, struct ino dir, uint32_t replicas, bool pa
 	expect(r, "layout", status, 0);
 }
 
-/* One for each number of copies: which are mixed, for the root differs from seed to seed. */
+/* One for each number of replicas: the root's own number depends on the seed. */
 static void make_shared_dirs(struct run *r)
 {
 	struct cluster *c = r->c;
@@ -678,9 +682,9 @@ static void make_home(struct run *r)
 }
 
 /*
- * A truncation or punch that the dead predecessor asked for may be durable as an intent, and still
- * wait for a target that is down: it may take effect at any time until somebody is told that it
- * has. Another operation on the file's data as a whole, here one without effect, comes after it.
+ * A truncation or punch that the dead predecessor requested may be durable as an intent, and still
+ * wait for a target that is down: it may take effect at any time until a reply says that it has.
+ * Another operation on the file's data as a whole, here one without effect, comes after it.
  */
 static void wait_for_intents(struct run *r, struct ino ino)
 {
@@ -696,7 +700,7 @@ static void wait_for_intents(struct run *r, struct ino ino)
 	ll_release(file);
 }
 
-/* Takes what is there as the truth, where the crash left it open. */
+/* Takes the file as it is for the model, where the crash left it undefined. */
 static void adopt_file(struct run *r, uint32_t i)
 {
 	struct mfile *f = &r->m->file[i];
@@ -732,10 +736,10 @@ static void adopt(struct run *r)
 	char buf[16];
 	struct attr a;
 
-	/* In contended seeds nobody uses what is his own. */
+	/* In contended seeds no client uses its own files. */
 	if (!r->m->made || r->c->plan.contended)
 		return;
-	/* Requests of the dead predecessor may still be under way: no fencing before leases. */
+	/* Requests of the dead predecessor may still be in flight: no fencing before leases. */
 	fiber_sleep_us(3000000);
 	for (uint32_t i = 0; i < FILES && !r->c->failed; i++) {
 		struct mfile *f = &r->m->file[i];
@@ -761,7 +765,7 @@ static void adopt(struct run *r)
 	}
 }
 
-/* So many that who is damaged leads again, and is asked, while files live. */
+/* So many that the damaged member becomes head again, and gets requests, while files exist. */
 static void one_data_op(struct run *r)
 {
 	uint64_t kind = rnd(r, 4);
@@ -788,7 +792,7 @@ static void one_op(struct run *r)
 	};
 	uint64_t i = rnd(r, ARRAY_SIZE(ops) + 1);
 
-	/* Where writes may fail, only those are made of which the model need not know the end. */
+	/* Where writes may fail, only operations whose result the model need not predict. */
 	if (r->c->plan.refuse && i < 6)
 		use_shared_data(r);
 	else if (r->c->plan.refuse && (i == 12 || i == 13))
@@ -952,7 +956,7 @@ void workload_client(struct cluster *c, uint32_t index, struct client *client)
 	}
 	shared_client_end(w->shared, index);
 	cuts_client_end(w->cuts, index);
-	/* A crash after this must not leave anything open. */
+	/* A crash after this must not leave anything undefined. */
 	c->client[index].running = false;
 	client_destroy(client);
 	r.m->done = true;
