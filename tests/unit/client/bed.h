@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client and a chain of three members, which answer as the test says. On the simulator's clock.
+ * A client and a chain of three members, whose replies the test sets. On the simulator's clock.
  */
 #ifndef LEAT_TESTS_UNIT_CLIENT_BED_H
 #define LEAT_TESTS_UNIT_CLIENT_BED_H

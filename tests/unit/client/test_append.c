@@ -121,7 +121,7 @@ static void session_ends_while_it_waits_for_a_slot(void)
 	assert_int_equal(fiber_spawn("append", append_record, f), 0);
 	assert_int_equal(fiber_sleep_us(1000), 0);
 	assert_true(f->d->appending);
-	/* Another client has the file to itself now, and has appended. */
+	/* Now only another client has the file open, and has appended. */
 	bed.session++;
 	bed.attr.flags &= ~(uint32_t)ATTR_LEASED;
 	bed.stored = PLACE;
@@ -237,7 +237,8 @@ static void server_restarts_while_it_hides(bool shared)
 	map_head(bed.client, &i->attr.layout, 0)->grant = 1 << 20;
 	append_record(f);
 	assert_true(has_unflushed(f->d));
-	/* Since then a reply said, as that to a close can, that several clients have it open. */
+	/* Since then a reply, such as that to a close, reported that several clients have it
+	 * open. */
 	if (shared)
 		bed.attr.flags = ATTR_UNSETTLED | ATTR_SHARED;
 	assert_int_equal(size_request_attr(bed.client, &(struct cred){.flags = CRED_CHECKED}, i),

@@ -160,8 +160,8 @@ static void answered(struct client *c, struct inode *i, uint64_t change, uint64_
 	inode_update(c, i, &a, false, loop_now_us());
 }
 
-/* The only writer knows the size, until a reply has a change that it does not know: perhaps its own
- * truncation with an unknown outcome. */
+/* The only writer has the exact size, until a reply has a change counter that it has not seen:
+ * perhaps that of its own truncation with an unknown outcome. */
 static void size_body(struct client *c)
 {
 	struct inode *i = inode_get(c, (struct ino){7});
@@ -301,7 +301,7 @@ static void beyond_the_room_for_filters_everything_is_asked(void **state)
 	run(room_body);
 }
 
-/* A reply that is not recorded, or is older than the cache, says nothing of other names. */
+/* A reply that is not recorded, or is older than the cache, proves nothing about other names. */
 static void doubt_body(struct client *c)
 {
 	struct inode *dir = make_dir(c);
@@ -413,7 +413,7 @@ static void listed_body(struct client *c)
 	assert_int_equal(answer(c, dir, 1), 0);
 	listed(c, dir, before, 2, 102);
 	assert_int_equal(answer(c, dir, 2), 1);
-	/* The client tried to create it, and has no entry any more. */
+	/* The client tried to create it, and its entry was evicted. */
 	change_of_name(c, 1, -LE_EXIST);
 	listed(c, dir, before, 1, 101);
 	assert_int_equal(answer(c, dir, 1), -1);
@@ -534,7 +534,7 @@ static void kernel_body(struct client *c)
 	assert_int_equal(c->leases.lease_returns.map.n, 1);
 	/* What is not cached is not leased to the kernel either. */
 	assert_int_equal(ll_attr_us(c, &a), 0);
-	/* The kernel's attributes have expired long ago. */
+	/* The kernel's attributes have expired long before. */
 	a.ino.v = 8;
 	i = inode_get(c, a.ino);
 	i->lease_us = loop_now_us();
@@ -639,8 +639,8 @@ static void again_body(struct client *c)
 	assert_int_equal(c->leases.lease_returns.n_due, 0);
 }
 
-/* A lease that is granted but not taken must be returned: else the server believes that the inode
- * is cached. */
+/* A lease that is granted but not taken must be returned: else the server assumes that the inode is
+ * cached. */
 static void refused_body(struct client *c)
 {
 	struct inode *i = inode_get(c, (struct ino){7});
@@ -677,8 +677,8 @@ static void a_lease_that_was_given_again_is_not_given_back(void **state)
 	run(again_body);
 }
 
-/* Pages of files that the previous process had open may be outdated before their attributes are
- * known. */
+/* Pages of files that the previous process had open may be outdated until the new one has their
+ * attributes. */
 static void unknown_body(struct client *c)
 {
 	const uint32_t modes[] = {0, S_IFREG | 0644, S_IFDIR | 0755};

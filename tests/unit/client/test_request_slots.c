@@ -101,7 +101,7 @@ static void a_doubted_slot_is_taken_last(void **state)
 	assert_int_equal(slot, 0);
 	assert_int_equal(seq, 2);
 	request_slot_release(&t, 1);
-	request_slot_release(&t, 0); /* its outcome is known now */
+	request_slot_release(&t, 0); /* its outcome is certain now */
 	assert_int_equal(request_slot_take(&t, 0, &slot, &seq), 0);
 	assert_int_equal(slot, 0);
 	request_slots_fini(&t);

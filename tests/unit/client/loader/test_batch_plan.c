@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which bytes are read for a batch, and as what they are kept. */
+/* Which bytes are read for a batch, and as which pieces they are cached. */
 #include "client/loader/batch/batch.h"
 #include "client/loader/batch/batch_plan.h"
 
@@ -63,7 +63,7 @@ static void plan(struct world *w, uint32_t n, uint64_t first, uint64_t step)
 	assert_int_equal(batch_plan(&w->b), 0);
 }
 
-/* The cache is only asked for when something is read. */
+/* The plan only tests whether there is a cache; reads use it. */
 static void with_cache(struct world *w)
 {
 	w->b.cache = (struct cache *)w;
@@ -76,7 +76,7 @@ static void test_what_lies_together_is_read_at_once(void **state)
 	assert_int_equal(w->b.n_runs, 1);
 	assert_int_equal(w->b.n_pieces, 1);
 	assert_int_equal(w->b.need, SAMPLES * RECORD);
-	/* Up to 16 KiB between them are read too, more is not. */
+	/* Gaps of up to 16 KiB are read too, larger ones are not. */
 	plan(w, 10, 0, 6);
 	assert_int_equal(w->b.n_pieces, 1);
 	plan(w, 10, 0, 7);
@@ -86,7 +86,7 @@ static void test_what_lies_together_is_read_at_once(void **state)
 	assert_int_equal(w->b.n_runs, 10);
 }
 
-/* One run, so that it may be read at once, but a piece for each, the same in any company. */
+/* One run, so that one read suffices, but a piece for each sample, which is equal in any batch. */
 static void test_with_a_cache_samples_are_kept_one_by_one(void **state)
 {
 	struct world *w = *state;
@@ -106,13 +106,13 @@ static void test_with_a_cache_samples_are_kept_one_by_one(void **state)
 	assert_int_equal(w->b.n_runs, 2);
 	assert_int_equal(w->b.pieces[1].off, 97 * RECORD);
 	assert_int_equal(w->b.pieces[1].len, RECORD);
-	/* The same one twice is no run. */
+	/* A sample twice is no run. */
 	plan(w, 2, 7, 0);
 	assert_int_equal(w->b.n_runs, 2);
 	w->b.cache = NULL;
 }
 
-/* A hostile index: sizes whose sum is more than 64 bits can say. */
+/* A hostile index: sizes whose sum overflows 64 bits. */
 static void test_too_much_is_refused(void **state)
 {
 	struct world *w = *state;
@@ -128,7 +128,7 @@ static void test_too_much_is_refused(void **state)
 	}
 	struct leat_batch *b;
 	assert_int_equal(leat_dataset_read(w->ds, w->b.ids, 5, &b), -LE_2BIG);
-	/* And one that is only large fails for want of memory, or is damaged. */
+	/* An index that is only large lacks memory, or is damaged. */
 	x->members[0].raw = BATCH_BYTES_MAX / 2;
 	assert_true(leat_dataset_read(w->ds, w->b.ids, 1, &b) < 0);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which piece goes: against the definition, in slow motion. */
+/* Which piece is evicted: compared with a slow implementation of the definition. */
 #include "client/loader/source/belady.h"
 
 #include <setjmp.h>
@@ -36,7 +36,7 @@ static uint64_t next_after(const uint32_t *trace, uint32_t t)
 	return UINT64_MAX;
 }
 
-/* The farthest next use among those that are held. */
+/* The farthest next use among the cached pieces. */
 static uint64_t farthest(const bool *held, const uint64_t *next)
 {
 	uint64_t far = 0;
@@ -76,7 +76,7 @@ static void test_the_farthest_goes(void **state)
 		uint64_t far = farthest(held, next), used = b.used;
 		bool fits = used + belady_cost(k.len) <= b.limit;
 		e = belady_add(&b, &k, when, &gone);
-		/* Kept if there was room, or if something is needed later than it. */
+		/* Cached if there was space, or if another piece is needed later than it. */
 		if (when != UINT64_MAX && fits)
 			assert_non_null(e);
 		if (when == UINT64_MAX || (!fits && far <= when))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The disk cache of the loader: right bytes whatever lies in it, known-future eviction, several
- * loaders, full disks. timeout: 120 */
+/* The disk cache of the loader: right bytes whatever the files contain, eviction by the future
+ * order, several loaders, full disks. timeout: 120 */
 #include "client/include/leat/leat_loader.h"
 
 #include <dirent.h>
@@ -60,7 +60,7 @@ static void put_files(const struct world *w)
 static int setup(void **state)
 {
 	struct world *w = calloc(1, sizeof(*w));
-	/* Thousands of small files: in memory, where the machine has such a place. */
+	/* Thousands of small files: in memory, where the machine has /dev/shm. */
 	make_folder(access("/dev/shm", W_OK) == 0 ? "/dev/shm" : NULL, "cache", w->root);
 	snprintf(w->src, sizeof(w->src), "%s/src", w->root);
 	snprintf(w->dir, sizeof(w->dir), "%s/cache", w->root);
@@ -92,7 +92,8 @@ static struct leat_loader_options with_cache(const struct world *w, uint64_t byt
 					    .batch = 20,
 					    .seed = 3,
 					    .tail = "shorter",
-					    /* What is being read is a small part, as in life. */
+					    /* The read-ahead is a small part of the data set, as in
+					     * real use. */
 					    .depth = 6,
 					    .cache_dir = w->dir,
 					    .cache_bytes = bytes};
@@ -136,7 +137,7 @@ static struct leat_loader_metrics metrics(struct leat_loader *ld)
 	return m;
 }
 
-/* When as much is read ahead as may be. */
+/* Waits until as much is read ahead as the loader allows. */
 static struct leat_loader_metrics settled(struct leat_loader *ld)
 {
 	while (metrics(ld).ready < metrics(ld).ahead)
@@ -180,7 +181,7 @@ static void test_half_of_it_saves_half_of_the_reads(void **state)
 		for (int epoch = 1; epoch < 6; epoch++)
 			run(ld, UINT32_MAX);
 		m = settled(ld);
-		/* Optimal is at least a half: that of keeping the same half for ever. */
+		/* The optimum is at least a half: as if one half stayed cached for ever. */
 		uint64_t hits = m.cache_hits - before.cache_hits;
 		uint64_t misses = m.cache_misses - before.cache_misses;
 		assert_true(hits + misses >= 4 * SAMPLES);
@@ -211,7 +212,7 @@ static void test_a_whole_one_is_read_once_also_by_the_next_job(void **state)
 	leat_dataset_close(ds);
 }
 
-/* Bits that flipped, truncated files, rubbish with the right name: read again, never delivered. */
+/* Flipped bits, truncated files, garbage under a right name: read again, never delivered. */
 static void damage(const struct world *w, int how)
 {
 	assert_true(bytes_on_disk(w) > 0);
@@ -241,7 +242,8 @@ static void damage(const struct world *w, int how)
 	}
 }
 
-/* Read in a row they come by a few reads, half of them in the cache or none, and all are kept. */
+/* Neighbours are read by a few large reads, with half of them in the cache or none, and all are
+ * cached. */
 static void test_neighbours_are_read_at_once_and_kept_one_by_one(void **state)
 {
 	struct world *w = *state;
@@ -275,7 +277,7 @@ static void test_damage_is_noticed(void **state)
 		struct leat_loader_options o = with_cache(*state, SAMPLES * COST);
 		struct leat_loader *ld = open_loader(ds, &o);
 		run(ld, UINT32_MAX);
-		/* What is read ahead of the next epoch is over. */
+		/* Waits until the loader has read ahead of the next epoch. */
 		settled(ld);
 		leat_loader_close(ld);
 		damage(*state, how);
@@ -313,7 +315,7 @@ static void test_what_does_not_belong_there_is_removed(void **state)
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		snprintf(path, sizeof(path), "%s/%s", found_path, names[i]);
 		if (i !=
-		    2) /* looks like a piece across two records: believed to be none when read */
+		    2) /* looks like a piece across two records: taken for none when read */
 			assert_int_equal(access(path, F_OK), -1);
 	}
 	for (int epoch = 0; epoch < 2; epoch++)
@@ -323,7 +325,8 @@ static void test_what_does_not_belong_there_is_removed(void **state)
 	leat_dataset_close(ds);
 }
 
-/* Of two pieces one becomes a pipe, the other a link: neither is waited for or followed. */
+/* Of two pieces one becomes a pipe, the other a link: the loader does not wait for the pipe nor
+ * follow the link. */
 static void test_what_is_no_file_is_not_opened(void **state)
 {
 	static const char text[] = "not of the cache";
@@ -351,7 +354,7 @@ static void test_what_is_no_file_is_not_opened(void **state)
 	assert_int_equal(metrics(ld).cache_bad, 2);
 	assert_int_equal(metrics(ld).bytes_local, 2 * RECORD);
 	leat_loader_close(ld);
-	/* What is right was put in their places. */
+	/* The loader has put right pieces in their places. */
 	assert_int_equal(lstat(first_path, &st), 0);
 	assert_true(S_ISREG(st.st_mode));
 	assert_int_equal(lstat(found_path, &st), 0);
@@ -362,7 +365,7 @@ static void test_what_is_no_file_is_not_opened(void **state)
 	leat_dataset_close(ds);
 }
 
-/* Of the data set. */
+/* Finds the cache folder of the data set. */
 static void find_folder(const struct world *w, char *ret_path, size_t size)
 {
 	DIR *d = opendir(w->dir);
@@ -385,7 +388,8 @@ static void refused(struct leat_dataset *ds, const struct leat_loader_options *o
 	assert_non_null(strstr(leat_last_error()->message, "name another directory"));
 }
 
-/* The folder of the data set, one in it, and the locks: links, pipes, and what others may write. */
+/* The folder of the data set, a folder in it, and the locks: links, pipes, and files that other
+ * users may write. */
 static void test_what_others_have_put_there_is_refused(void **state)
 {
 	struct world *w = *state;
@@ -430,13 +434,13 @@ static bool is_there(const char *name)
 	return access(path, F_OK) == 0;
 }
 
-/* Whoever opens the cache late leaves alone what the others write just now. */
+/* A loader that opens the cache late leaves alone what the others write at that time. */
 static void test_what_others_write_stays(void **state)
 {
 	struct world *w = *state;
 	struct leat_dataset *ds = open_records(w);
 	struct leat_loader_options o = with_cache(w, SAMPLES * COST);
-	/* Of two ranks; the last is of a job with more of them. */
+	/* Temporary files of two ranks; the last is of a job with more ranks. */
 	static const char *const names[] = {"0-0-bb8.0.tmp", "0-0-bb8.1.tmp", "0-0-bb8.2.tmp"};
 	o.world = o.cache_ranks = 2;
 	struct leat_loader *ld = open_loader(ds, &o);
@@ -462,7 +466,7 @@ static void test_what_others_write_stays(void **state)
 	leat_dataset_close(ds);
 }
 
-/* Killed at any moment, and again. */
+/* Killed at a random moment, and again. */
 static void test_kill_9(void **state)
 {
 	struct world *w = *state;
@@ -517,7 +521,7 @@ static void test_another_job_goes_without(void **state)
 	leat_dataset_close(ds);
 }
 
-/* Four ranks and two worker processes of each, side by side in one folder. */
+/* Four ranks with two worker processes each share one folder. */
 static void test_the_ranks_of_a_node_share_it(void **state)
 {
 	struct leat_dataset *ds = open_records(*state);
@@ -535,7 +539,7 @@ static void test_the_ranks_of_a_node_share_it(void **state)
 		ld[i] = open_loader(ds, &o);
 	}
 	for (int epoch = 0; epoch < 6; epoch++) {
-		/* In step, as training keeps them. */
+		/* In step, as training keeps the ranks. */
 		for (uint32_t step = 0; step <= SAMPLES / 4 / 2; step++) {
 			for (int i = 0; i < 8; i++)
 				run(ld[i], 1);
@@ -555,7 +559,8 @@ static void test_the_ranks_of_a_node_share_it(void **state)
 	}
 	for (int i = 0; i < 8; i++)
 		leat_loader_close(ld[i]);
-	/* Each keeps to his share; what one has passed on to another counts twice for a while. */
+	/* Each rank keeps to its share; a piece that one rank passed on to another counts twice for
+	 * a while. */
 	assert_true(bytes_on_disk(*state) <= SAMPLES / 2 * COST);
 	leat_dataset_close(ds);
 }
@@ -579,7 +584,7 @@ static void test_other_content_is_another_cache(void **state)
 	leat_dataset_close(ds);
 }
 
-/* Writes fail from some point on: no error, and what is there is used. */
+/* Writes fail from some point on: no error, and the cached pieces are used. */
 static void test_a_disk_that_takes_no_more(void **state)
 {
 	struct world *w = *state;
@@ -588,7 +593,7 @@ static void test_a_disk_that_takes_no_more(void **state)
 	snprintf(log, sizeof(log), "%s/log", w->root);
 	pid_t pid = fork();
 	if (pid == 0) {
-		/* Files of 3032 bytes do not get beyond this limit; signals are told as errors. */
+		/* Files of 3032 bytes exceed this limit; the signal becomes an error. */
 		struct rlimit limit = {2000, 2000};
 		int fd = open(log, O_WRONLY | O_CREAT, 0600);
 		dup2(fd, 2);
@@ -614,7 +619,7 @@ static void test_a_disk_that_takes_no_more(void **state)
 	assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
 }
 
-/* Back and forth between epochs, as states and validation make loaders jump. */
+/* Jumps between epochs, as restored states and validation make loaders do. */
 static void test_jumps(void **state)
 {
 	struct leat_dataset *ds = open_records(*state);
@@ -643,7 +648,7 @@ static uint32_t crc_masked(const void *data, size_t len)
 	return (c >> 15 | c << 17) + 0xa282ead8u;
 }
 
-/* A record that was read wrongly once (the file is mended later) does not stay in the cache. */
+/* A record that was read wrongly once (the file is repaired later) does not stay in the cache. */
 static void test_wrong_records_are_not_kept(void **state)
 {
 	struct world *w = *state;
@@ -678,7 +683,7 @@ static void test_wrong_records_are_not_kept(void **state)
 	assert_int_equal(pwrite(fileno(f), data, 1, 416 * 7 + 12 + 99), 1);
 	fclose(f);
 	for (int i = 0; i < 4 && leat_next(ld, &b) != 1; i++)
-		b = NULL; /* what was read before it was mended */
+		b = NULL; /* what was read before the repair */
 	assert_non_null(b);
 	assert_int_equal(leat_batch_len(b), 20);
 	leat_batch_unref(b);
@@ -691,7 +696,8 @@ static void test_wrong_records_are_not_kept(void **state)
 	leat_dataset_close(ds);
 }
 
-/* A record of `len` bytes, each of them `byte`; without a head and a checksum, if so wished. */
+/* Writes a record of `len` bytes, each of them `byte`; without a head and a checksum if not
+ * framed. */
 static void put_large(const char *path, uint8_t byte, uint64_t len, bool framed)
 {
 	uint8_t *data = malloc(len);
@@ -710,8 +716,8 @@ static void put_large(const char *path, uint8_t byte, uint64_t len, bool framed)
 	free(data);
 }
 
-/* Which file is the first depends on the format: the end of the record lies in its file where that
- * of another file does, and both are the same piece of a first file. */
+/* The format decides which file is the first: the record ends in its file where the record of
+ * another file ends, and both are one piece of a first file. */
 static void test_formats_of_one_folder_are_apart(void **state)
 {
 	struct world *w = *state;
@@ -758,7 +764,7 @@ static void test_options(void **state)
 	o.cache_dir = "/no/such/folder/at/all";
 	assert_int_equal(leat_loader_open(ds, &o, &ld), -LE_NOENT);
 	assert_non_null(strstr(leat_last_error()->message, "cache"));
-	/* Less than a record: nothing is kept. */
+	/* Less than a record: nothing is cached. */
 	o.cache_dir = w->dir;
 	ld = open_loader(ds, &o);
 	run(ld, UINT32_MAX);

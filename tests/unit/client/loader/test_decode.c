@@ -62,7 +62,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* How the decoder of these tests is to behave, and what it saw. */
+/* The behaviour of the decoder of these tests, and its input. */
 struct script {
 	uint64_t fails_at, too_much_at, hangs_at, slow_us;
 	_Atomic uint32_t calls, threads;
@@ -201,7 +201,7 @@ static void test_a_failure_names_file_and_offset(void **state)
 		assert_int_equal(e->offset, 70 * RECORD);
 		assert_non_null(strstr(e->message, "the decoder of record failed: no picture  in"));
 	}
-	/* Once it can, the same batch comes. */
+	/* Once the decoder succeeds, the failed batch comes. */
 	s.fails_at = UINT64_MAX;
 	s.too_much_at = 71;
 	assert_true(leat_next(ld, &b) < 0 || strstr(leat_last_error()->message, "1001"));
@@ -233,7 +233,7 @@ static void test_failures_are_skipped_if_asked(void **state)
 	assert_int_equal(leat_loader_metrics(ld, &m), 0);
 	assert_int_equal(m.skipped, 2);
 	leat_loader_close(ld);
-	/* What cannot be read is not decoded. */
+	/* A sample that cannot be read is not decoded. */
 	s = new_script();
 	assert_int_equal(truncate(((struct world *)*state)->path, 200 * RECORD), 0);
 	assert_int_equal(leat_loader_open(ds, &o, &ld), 0);
@@ -268,7 +268,7 @@ static int64_t take_all(void *arg, const struct leat_decode_call *c)
 	return (int64_t)c->in_len;
 }
 
-/* A file without bytes lies nowhere in the slot, so nobody else's bad bytes are its own. */
+/* A file without bytes has no place in the slot, so bad bytes of a neighbour are not its own. */
 static void test_an_empty_sample_is_not_its_bad_neighbour(void **state)
 {
 	const struct world *w = *state;
@@ -322,7 +322,7 @@ static struct leat_loader_metrics metrics(struct leat_loader *ld)
 	return m;
 }
 
-/* What has to be waited for is asked for earlier, as far ahead as the waits are long. */
+/* A slow sample is started earlier, as far ahead as its waits are long. */
 static void test_slow_ones_are_begun_earlier(void **state)
 {
 	struct leat_dataset *ds = open_records(*state);
@@ -365,7 +365,7 @@ static void test_one_that_never_returns_hangs_nobody(void **state)
 		assert_int_equal(leat_next(ld, &b), -LE_BUSY);
 		assert_non_null(strstr(leat_last_error()->message, "at work on sample 40 for"));
 	}
-	/* Other loaders of the data set go on. */
+	/* Other loaders of the data set continue. */
 	assert_int_equal(run(beside), SAMPLES);
 	leat_loader_close(beside);
 	assert_true(s.hanging);
@@ -374,14 +374,14 @@ static void test_one_that_never_returns_hangs_nobody(void **state)
 	leat_dataset_close(ds);
 	assert_true(seconds() - from < 5);
 	assert_true(n_threads() > before);
-	/* When it comes back after all, everything goes. */
+	/* When the decoder returns after all, everything is freed. */
 	s.go = true;
 	for (int i = 0; i < 2000 && n_threads() > before; i++)
 		usleep(5000);
 	assert_int_equal(n_threads(), before);
 }
 
-/* A thread that was joined is in /proc for an instant longer. */
+/* A thread that was joined stays in /proc for an instant. */
 static void expect_threads(uint32_t n)
 {
 	for (uint32_t i = 0; i < 5000 && n_threads() != n; i++)
@@ -432,7 +432,7 @@ static void test_options(void **state)
 	d[0] = d[1];
 	d[0].out_max = 0;
 	assert_int_equal(leat_loader_open(ds, &o, &ld), -LE_INVAL);
-	/* Room for results counts for the memory. */
+	/* Space for results counts as memory. */
 	d[0].out_max = 100u << 20;
 	assert_int_equal(leat_loader_open(ds, &o, &ld), 0);
 	assert_int_equal(leat_next(ld, &b), -LE_2BIG);

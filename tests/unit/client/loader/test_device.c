@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches on a device, by a driver that only pretends (tests/cuda). timeout: 120 */
+/* Batches on a device, by a simulated driver (tests/cuda). timeout: 120 */
 #include "client/include/leat/leat_loader.h"
 
 #include <dlfcn.h>
@@ -57,7 +57,8 @@ static void find(void *lib, const char *name, void *ret_function)
 		fail_msg("no %s", name);
 }
 
-/* By its path, before the loader asks for the name that it has: then it is the same library. */
+/* Loads the driver by its path, before the loader loads it by name: then the loader gets this
+ * library. */
 static void load_driver(void)
 {
 	char path[4096];
@@ -133,7 +134,7 @@ static int teardown(void **state)
 	assert_int_equal(gpu.stream_destroy(w->stream), 0);
 	assert_int_equal(gpu.pop(&ctx), 0);
 	assert_int_equal(gpu.give_back(1), 0);
-	/* Everything was given back, in order. */
+	/* Everything was released, in order. */
 	assert_int_equal(gpu.left(), 0);
 	assert_int_equal(gpu.violations(), 0);
 	unlink(w->file);
@@ -186,8 +187,8 @@ static void check(const uint8_t *bytes, const uint64_t *ids, const uint64_t *off
 	}
 }
 
-/* The order of things that matters most: batches are given back before anything has been copied or
- * read, and two slots serve all steps; every read still finds its own batch. */
+/* The most important order: batches are released before anything has been copied or read, and two
+ * slots serve all steps. Every read still finds its own batch. */
 static void test_late_readers_see_their_batch(void **state)
 {
 	struct world *w = *state;
@@ -235,7 +236,8 @@ static void test_several_streams(void **state)
 	on_device(b, streams[3]); /* again */
 	assert_int_equal(leat_errno(leat_batch_device(b, streams[8], &v)), E2BIG);
 	assert_non_null(strstr(leat_last_error()->message, "at most 8 streams"));
-	/* One that goes while it is used: everything is waited for instead. */
+	/* A stream that is destroyed while it is used: the loader waits for the whole device
+	 * instead. */
 	assert_int_equal(gpu.stream_destroy(streams[0]), 0);
 	unsigned int before = gpu.calls("cuCtxSynchronize");
 	leat_batch_unref(b);
@@ -260,7 +262,7 @@ static void test_wrong_stream(void **state)
 	leat_loader_close(ld);
 }
 
-/* To memory of the caller's, with nothing but pinned memory; the slot is used again at once. */
+/* Copies to memory of the caller's, with pinned memory only; the slot is used again immediately. */
 static void test_copies_to_a_pointer(void **state)
 {
 	struct world *w = *state;
@@ -305,7 +307,7 @@ static void test_auto_pins_where_cuda_is_in_use(void **state)
 	assert_true(m.memory_pinned > 0);
 	leat_batch_unref(b);
 	leat_loader_close(ld);
-	/* No context in this thread: the driver is left alone. */
+	/* No context in this thread: the loader does not call the driver. */
 	assert_int_equal(gpu.pop(&ctx), 0);
 	unsigned int before = gpu.calls("cuMemHostRegister_v2");
 	ld = open_loader(w, NULL, LEAT_PINNED_AUTO);
@@ -327,7 +329,7 @@ static void test_memory_that_cannot_be_pinned(void **state)
 
 	gpu.let_fail("cuMemHostRegister_v2", 1, 1);
 	struct leat_loader *ld = open_loader(w, NULL, LEAT_PINNED_REQUIRE);
-	/* Of the first or the second slot. */
+	/* The allocation of the first or the second slot fails. */
 	int rc = leat_next(ld, &b);
 	if (rc == 1) {
 		leat_batch_unref(b);
@@ -335,9 +337,9 @@ static void test_memory_that_cannot_be_pinned(void **state)
 	}
 	assert_int_equal(leat_errno(rc), EIO);
 	assert_non_null(strstr(leat_last_error()->message, "cannot be pinned"));
-	leat_batch_unref(next(ld)); /* the same batch, tried again */
+	leat_batch_unref(next(ld)); /* the failed batch, tried again */
 	leat_loader_close(ld);
-	/* Where it is not required it is slower, and right, and the metrics say so. */
+	/* Without the requirement it is slower, and right, and the metrics report it. */
 	for (unsigned int i = 0; i < 2; i++) {
 		gpu.let_fail("cuMemHostRegister_v2", 1, 1);
 		ld = open_loader(w, "cuda:1", LEAT_PINNED_TRY);
@@ -357,8 +359,8 @@ static void test_memory_that_cannot_be_pinned(void **state)
 	}
 }
 
-/* Each function of the driver fails once, at each of its first calls: an error that names it, or a
- * batch that is right; and nothing is left. */
+/* Each function of the driver fails once, at each of its first calls. The result is an error that
+ * names the function, or a right batch; and nothing leaks. */
 static void run_through(struct world *w)
 {
 	struct leat_loader_options o = {.size = sizeof(o),
@@ -455,11 +457,11 @@ static void test_options_are_checked(void **state)
 	ld = open_loader(w, "cuda", LEAT_PINNED_AUTO);
 	struct leat_batch *b = next(ld);
 	assert_int_equal(on_device(b, w->stream).device, 1);
-	/* Closed first: the batch lives on, on the device too. */
+	/* Closed first: the batch stays valid, on the device too. */
 	leat_loader_close(ld);
 	assert_int_equal(on_device(b, w->stream).device, 1);
 	leat_batch_unref(b);
-	/* Without a device there is none. */
+	/* Without a device there is no view. */
 	struct leat_device_view d = {.size = sizeof(d)};
 	ld = open_loader(w, NULL, LEAT_PINNED_NEVER);
 	b = next(ld);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches read straight onto a device, by a cuFile and a driver that only pretend (tests/cuda), and
- * the choice of that way.
+/* Batches read directly to a device, by a simulated cuFile and driver (tests/cuda), and the choice
+ * of that way.
  * timeout: 120 */
 #include "client/include/leat/leat_loader.h"
 
@@ -72,7 +72,7 @@ static void beside_me(const char *name, char ret_path[4096])
 	snprintf(strrchr(ret_path, '/'), 64, "/%s", name);
 }
 
-/* By their paths, before the loader asks for their names. */
+/* Loads a library by its path, before the loader loads it by name. */
 static void *load(const char *name)
 {
 	char path[4096];
@@ -121,7 +121,7 @@ static int setup(void **state)
 
 	if (!gpu.init)
 		load_driver();
-	/* A file system that knows O_DIRECT: the build's. */
+	/* A file system with O_DIRECT: that of the build. */
 	beside_me("direct.XXXXXX", w->dir);
 	assert_non_null(mkdtemp(w->dir));
 	snprintf(w->src, sizeof(w->src), "%s/src", w->dir);
@@ -175,7 +175,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* NULL: a staged copy of it. */
+/* NULL: a staged copy of the data. */
 static void open_data(struct world *w, const char *what)
 {
 	struct leat_dataset_options o = {.size = sizeof(o), .format = "fixed:70001"};
@@ -210,8 +210,8 @@ static struct leat_loader *open_loader(struct world *w, int direct)
 	return ld;
 }
 
-/* One epoch, every sample read on the device as a kernel would. How many batches had no bytes in
- * host memory. */
+/* Reads one epoch, and every sample on the device as a kernel would. Returns how many batches had
+ * no bytes in host memory. */
 static uint32_t read_epoch(struct world *w, struct leat_loader *ld)
 {
 	static uint8_t got[BATCH][SAMPLE];
@@ -242,7 +242,7 @@ static uint32_t read_epoch(struct world *w, struct leat_loader *ld)
 		}
 		uint64_t ids[BATCH], n = v.n;
 		memcpy(ids, info.ids, n * sizeof(ids[0]));
-		/* Read later than it is given back. */
+		/* Read after it was released. */
 		leat_batch_unref(b);
 		assert_int_equal(gpu.synchronize(), 0);
 		for (uint32_t i = 0; i < n; i++) {
@@ -267,8 +267,8 @@ static struct leat_loader_metrics metrics(struct leat_loader *ld)
 
 /*
  * Reads four epochs, 100 batches, of which the first eight and two of 64 are measured: until
- * `least` to `most` of them went the direct way. A machine that stands still while one way is
- * measured makes it the slower one, but not five times. Returns the loader, with its metrics.
+ * `least` to `most` of them were read directly. A machine that stops while one way is measured
+ * makes it the slower one, but not five times. Returns the loader, with its metrics.
  */
 static struct leat_loader *chosen(struct world *w, int way, uint32_t least, uint32_t most,
 				  struct leat_loader_metrics *ret)
@@ -288,7 +288,7 @@ static struct leat_loader *chosen(struct world *w, int way, uint32_t least, uint
 	}
 	*ret = metrics(ld);
 	assert_in_range(direct, least, most);
-	/* The next epoch is being read already. */
+	/* The loader already reads the next epoch. */
 	assert_in_range(gpu.bytes() - before - ret->bytes_direct, 0, 3 * BATCH * SAMPLE);
 	return ld;
 }
@@ -299,7 +299,7 @@ static void test_the_quicker_way_is_taken(void **state)
 	struct leat_loader_metrics m;
 
 	open_data(w, w->src);
-	/* Copies to the device take long here. */
+	/* Copies to the device are slow here. */
 	gpu.delay_up(150000);
 	struct leat_loader *ld = chosen(w, LEAT_DIRECT_REQUIRE, 80, 96, &m);
 	assert_true(m.direct_mib_s > m.bounce_mib_s && m.bounce_mib_s > 0);
@@ -317,7 +317,7 @@ static void test_the_slower_way_is_not(void **state)
 	open_data(w, w->src);
 	gpu.file_delay(60000);
 	struct leat_loader *ld = chosen(w, LEAT_DIRECT_AUTO, 4, 8, &m);
-	/* Both are whole numbers; what was chosen says which was slower. */
+	/* Both are rounded to integers; the choice shows which was slower. */
 	assert_true(m.direct_mib_s <= m.bounce_mib_s && m.direct_mib_s > 0);
 	leat_loader_close(ld);
 }
@@ -354,7 +354,7 @@ static void test_failures_go_the_other_way(void **state)
 	assert_int_equal(metrics(ld).direct_failed, 1);
 	assert_int_equal(metrics(ld).errors, 0);
 	leat_loader_close(ld);
-	/* No file is good for it: given up soon. */
+	/* cuFile refuses every file: the loader soon stops trying. */
 	gpu.refuse(1);
 	ld = open_loader(w, LEAT_DIRECT_AUTO);
 	assert_int_equal(read_epoch(w, ld), 0);
@@ -378,7 +378,7 @@ static void test_what_is_refused(void **state)
 	assert_int_equal(leat_loader_open(w->ds, &o, &ld), -LE_INVAL);
 }
 
-/* ---- the choice by itself ---- */
+/* ---- the automatic choice ---- */
 
 static void test_choice(void **state)
 {
@@ -394,7 +394,7 @@ static void test_choice(void **state)
 	for (uint32_t i = 0; i < 2000; i++) {
 		bool timed;
 		enum gds_way way = gds_choose(g, &timed);
-		/* Direct reads are the quicker ones, later the slower ones. */
+		/* Direct reads are faster at first, later slower. */
 		uint64_t us = way == GDS_DIRECT ? (i < 1000 ? 500 : 3000) : 1000;
 		timed_ways[way] += timed;
 		direct += way == GDS_DIRECT;
@@ -405,7 +405,7 @@ static void test_choice(void **state)
 			direct = 0;
 		}
 	}
-	/* Noticed after some measurements. */
+	/* The loader changes the way after some measurements. */
 	assert_in_range(direct, 16, 400);
 	assert_int_equal(timed_ways[0], timed_ways[1]);
 	assert_in_range(timed_ways[0], 30, 40);

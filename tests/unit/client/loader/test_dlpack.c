@@ -15,7 +15,7 @@
 
 #define ROWS 20u
 
-/* As dlpack.h has it: written here a second time, from its text. */
+/* As in dlpack.h: written here independently, from its text. */
 struct DLManagedTensor {
 	void *data;
 	int32_t device_type, device_id;
@@ -169,7 +169,7 @@ static void test_fortran_order_and_devices(void **state)
 	assert_int_equal(t->strides[0], 1);
 	assert_int_equal(t->strides[1], 2);
 	leat_dlpack_delete(t);
-	/* Without elements it lies nowhere. */
+	/* Without elements it has no address. */
 	a.shape[1] = 0;
 	assert_int_equal(leat_batch_dlpack(w->b, &a, -1, &t), 0);
 	assert_null(t->data);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Staged copies damaged at random: each sample that is delivered is as it was. Where the source is
- * there, all are; else each that is not is named or counted. The seed of a failure is printed.
- * timeout: 120 */
+/* Staged copies with random damage: each delivered sample has its original content. With the
+ * source, all samples are delivered; without it each missing sample is named or counted. The seed
+ * of a failure is printed. timeout: 120 */
 #include "client/include/leat/leat_loader.h"
 
 #include <fcntl.h>
@@ -37,7 +37,7 @@ struct world {
 	enum planted_bug faults[FILES];
 	uint64_t where[FILES]; /* of a flipped bit's byte */
 	uint64_t random;
-	bool alone; /* the source is not there */
+	bool alone; /* without the source */
 };
 
 static uint64_t draw(struct world *w, uint64_t below)
@@ -46,7 +46,7 @@ static uint64_t draw(struct world *w, uint64_t below)
 	return w->random % below;
 }
 
-/* Some are empty, most are within a block, some go over several. */
+/* Some are empty, most are within a block, some cross several. */
 static uint32_t length(uint32_t f)
 {
 	uint32_t x = (uint32_t)hash_u64(f);
@@ -162,7 +162,7 @@ static void check_batch(const struct world *w, const struct leat_batch *b, uint3
 	}
 }
 
-/* Of the copy, and one of those that were damaged there. */
+/* The error names the copy, and one of its damaged files. */
 static void check_error(const struct world *w, int rc)
 {
 	static const int status[] = {0, -LE_CORRUPT, -LE_NODATA, -LE_NOENT};
@@ -178,7 +178,7 @@ static void check_error(const struct world *w, int rc)
 		assert_true(e->offset <= w->where[f]);
 }
 
-/* Wrong bits are put right where they lie; a file that is gone or cut takes `stage in`. */
+/* Flipped bits are repaired in place; a missing or truncated file needs `stage in`. */
 static void check_healed(const struct world *w)
 {
 	char path[4200];
@@ -213,7 +213,7 @@ static void run(struct world *w, int on_error)
 	uint32_t seen[FILES] = {0}, n_bad = 0;
 	int rc;
 	assert_int_equal(leat_dataset_open(w->copy, &o, &ds), 0);
-	/* Now: what is not whole when it is opened is no copy that is ready. */
+	/* Damage now: a copy that is not whole when it is opened is not used. */
 	damage_some(w);
 	assert_int_equal(leat_loader_open(ds, &lo, &ld), 0);
 	while ((rc = leat_next(ld, &b)) == 1) {

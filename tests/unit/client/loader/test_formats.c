@@ -156,7 +156,8 @@ static void test_keys_of_members(void **state)
 	free(a);
 }
 
-/* More fields, and more of them in one sample, than any word has bits; names of any length. */
+/* More fields, and more of them in one sample, than a machine word has bits; names of any
+ * length. */
 static void test_any_number_of_fields(void **state)
 {
 	(void)state;
@@ -272,7 +273,7 @@ static void test_damaged_archives_are_refused(void **state)
 	a->data[1024 + 3] ^= 1;
 	assert_refused(a, -LE_CORRUPT, 1024);
 
-	a = archive(); /* the data is cut off */
+	a = archive(); /* the data is truncated */
 	put(a, '0', "a.bin", "123", 3);
 	a->len = 512;
 	assert_refused(a, -LE_CORRUPT, 0);
@@ -377,7 +378,7 @@ static void assert_not_decoded(const struct sample_index *x)
 	free(data);
 }
 
-/* Names come from archives and may hold anything: a NUL, too. */
+/* Names come from archives and may contain anything, even a NUL. */
 static void test_a_name_with_a_nul_is_no_other_one(void **state)
 {
 	(void)state;
@@ -399,7 +400,7 @@ static void test_a_name_with_a_nul_is_no_other_one(void **state)
 	index_builder_destroy(b);
 }
 
-/* A label is the number of a class, which mixtures take for an index. */
+/* A label is the number of a class, which mixtures use as an index. */
 static void test_labels_without_a_class_are_refused(void **state)
 {
 	(void)state;
@@ -413,7 +414,7 @@ static void test_labels_without_a_class_are_refused(void **state)
 }
 
 /* A batch has one place for each field of a sample: of two members the larger one would be unpacked
- * where there is room for the smaller one. */
+ * into the space of the smaller one. */
 static void test_a_field_twice_in_a_sample_is_refused(void **state)
 {
 	(void)state;
@@ -480,7 +481,7 @@ static void test_index_file_round_trip(void **state)
 	assert_int_equal(first[2], 1);
 	assert_int_equal(first[3], 2);
 	free(first);
-	/* Every cut and every flipped byte is noticed. */
+	/* Every truncation and every flipped byte is detected. */
 	struct sample_index *bad;
 	for (size_t i = 0; i < len; i++) {
 		uint8_t *bytes = data;

@@ -31,7 +31,7 @@ struct world {
 	char root[FOLDER_MAX], src[96], to[96];
 };
 
-/* The bytes of sample s: its length and content follow from its number. */
+/* Computes the bytes of sample s: its length and content follow from its number. */
 static size_t sample_len(uint32_t s)
 {
 	return s % 50 == 7 ? 100000 + s : s * 37 % 5000;
@@ -263,7 +263,7 @@ static void test_set_epoch(void **state)
 	assert_int_equal(first[0], first[2]);
 	assert_int_not_equal(first[0], first[1]);
 	run_epoch(ld, NULL, &batches);
-	/* The end was seen: epoch 1 is where it is, nothing is dropped. */
+	/* The loader has returned the end: it is in epoch 1, and nothing is dropped. */
 	assert_int_equal(leat_loader_set_epoch(ld, 1), 0);
 	assert_int_equal(leat_next(ld, &b), 1);
 	assert_int_equal(leat_batch_ids(b)[0], first[1]);
@@ -272,7 +272,7 @@ static void test_set_epoch(void **state)
 	leat_dataset_close(ds);
 }
 
-/* What three worker processes would do. */
+/* Like three worker processes. */
 static void test_strides_share_the_steps_out(void **state)
 {
 	struct leat_dataset *ds = open_dir(*state);
@@ -305,7 +305,7 @@ static void test_strides_share_the_steps_out(void **state)
 	leat_dataset_close(ds);
 }
 
-/* One of more worker processes than there are steps, put where none of its own would begin. */
+/* One of more worker processes than steps, with a state at which it has no step of its own. */
 static void test_a_state_for_one_without_steps(void **state)
 {
 	struct leat_dataset *ds = open_dir(*state);
@@ -394,7 +394,7 @@ static void test_memory_is_capped(void **state)
 	leat_dataset_close(ds);
 }
 
-/* Addresses that the process may have, beyond those that it has. */
+/* Limits the address space to its present size and this much more. */
 static void limit_addresses(uint64_t more)
 {
 	struct rlimit limit;
@@ -408,7 +408,7 @@ static void limit_addresses(uint64_t more)
 	assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
 }
 
-/* A slot that cannot grow is told each time, and goes on when it can. */
+/* A slot that cannot grow returns an error each time, and works again when it can grow. */
 static void test_a_system_without_memory(void **state)
 {
 	struct world *w = *state;
@@ -444,7 +444,7 @@ static void test_a_system_without_memory(void **state)
 		assert_true(m.memory <= o.memory_limit);
 	}
 	limit_addresses(RLIM_INFINITY);
-	/* What was being tried before. */
+	/* The batch that failed before. */
 	int rc = leat_next_within(ld, 60000, &b);
 	if (rc == -LE_NOMEM)
 		rc = leat_next_within(ld, 60000, &b);
@@ -479,11 +479,12 @@ static void test_event_fd_and_try_next(void **state)
 	leat_dataset_close(ds);
 }
 
-/* Whoever waits by the descriptor alone is woken to be told that he holds all that there is. */
+/* A caller that waits by the descriptor alone is woken, and gets the error that it holds every
+ * slot. */
 static void test_event_fd_says_that_all_is_held(void **state)
 {
 	struct leat_dataset *ds = open_dir(*state);
-	/* All slots; all memory. */
+	/* The caller holds all slots; all memory. */
 	const struct leat_loader_options all[] = {
 		{.size = sizeof(all[0]), .batch = 8, .depth = 3},
 		{.size = sizeof(all[0]), .batch = 60, .depth = 8, .memory_limit = 8u << 20}};
@@ -546,7 +547,7 @@ static void test_staged_copies_are_verified(void **state)
 	c ^= 4;
 	assert_int_equal(pwrite(fd, &c, 1, 51200), 1);
 	close(fd);
-	/* Nobody else has it. */
+	/* Without the source. */
 	snprintf(away, sizeof(away), "%s-away", w->src);
 	assert_int_equal(rename(w->src, away), 0);
 	o.stage_dir = NULL;
@@ -581,7 +582,7 @@ static void test_staged_copies_are_verified(void **state)
 	assert_int_equal(rename(away, w->src), 0);
 }
 
-/* A file that took the place of a link is where it was found, wherever the link leads by now. */
+/* A file that replaced a link is healed where it was found, wherever the link points now. */
 static void test_what_a_link_named_is_healed(void **state)
 {
 	struct world *w = *state;
@@ -609,8 +610,8 @@ static void test_what_a_link_named_is_healed(void **state)
 	leat_dataset_close(ds);
 }
 
-/* Of a source that has changed since: the source itself is there. By its own path it still is one.
- */
+/* A stale copy of a source that has changed: its source's name opens the source. Its own path still
+ * opens the copy. */
 static void test_a_stale_copy_does_not_stand_for_its_source(void **state)
 {
 	struct world *w = *state;
@@ -633,7 +634,7 @@ static void test_a_stale_copy_does_not_stand_for_its_source(void **state)
 	assert_int_equal(leat_dataset_open(path, &o, &ds), 0);
 	leat_dataset_stat(ds, &st);
 	assert_string_equal(st.source, "copy");
-	/* Who does not take a copy holds no lease of it. */
+	/* A data set that does not use the copy holds no lease of it. */
 	leat_dataset_close(ds);
 	assert_int_equal(leat_stage_evict(w->to, st.id), 0);
 }
@@ -657,7 +658,8 @@ struct opening {
 	const char *what;
 };
 
-/* Of a copy, as which the data set must be found; negative: why it is not. */
+/* Returns the number of samples of a data set, which must be found as a copy; negative: an
+ * error. */
 static int64_t samples_of(const struct opening *a, const char *format)
 {
 	struct leat_dataset_stat st = {.size = sizeof(st)};
@@ -680,7 +682,7 @@ static void in_shell(const char *format, const char *dir)
 	assert_int_equal(system(cmd), 0);
 }
 
-/* What the samples are is the same with a copy and without one. */
+/* A data set has equal samples with a copy and without one. */
 static void test_a_copy_has_the_samples_of_its_data_set(void **state)
 {
 	struct world *w = *state;
@@ -697,7 +699,7 @@ static void test_a_copy_has_the_samples_of_its_data_set(void **state)
 	put_records(dir);
 	r->size = sizeof(*r);
 	by_name.what = "records@v1";
-	/* The copy is made of the folder first, of which nobody has said what it is. */
+	/* The copy is first made of the folder, whose format is not recorded. */
 	assert_int_equal(leat_stage_in(&o, r), 0);
 	assert_int_equal(samples_of(&by_path, NULL), 3);
 	assert_int_equal(samples_of(&by_path, "fixed:10"), 9);
@@ -713,8 +715,8 @@ static void test_a_copy_has_the_samples_of_its_data_set(void **state)
 	assert_int_equal(samples_of(&by_id, NULL), 9);
 	assert_int_equal(samples_of(&by_path, NULL), 3);
 	assert_int_equal(samples_of(&by_path, "nonsense"), -LE_INVAL);
-	/* The catalogue is not needed any more. Where it is not noted whose the copy's samples are,
-	 * they are the name's as long as those cannot be read. */
+	/* The catalogue is not needed. If the copy does not record whose samples it has, they count
+	 * as those of the name as long as the catalogue's cannot be read. */
 	in_shell("cd %s/by-id/*/* && mv samples kept && mkdir samples", catalog);
 	assert_int_equal(samples_of(&by_name, NULL), 9);
 	in_shell("rm -r %s/.leat/*/named", w->to);
@@ -722,7 +724,7 @@ static void test_a_copy_has_the_samples_of_its_data_set(void **state)
 	in_shell("cd %s/by-id/*/* && rmdir samples && mv kept samples", catalog);
 	assert_int_equal(samples_of(&by_name, NULL), 9);
 	assert_int_equal(leat_stage_in(&o, r), 0);
-	/* What nobody can read any more is not made up again, and staging mends it. */
+	/* Samples that cannot be read are not guessed again, and staging repairs them. */
 	snprintf(path, sizeof(path), "%s/.leat/%s/samples", w->to, info.id);
 	assert_int_equal(truncate(path, 100), 0);
 	assert_int_equal(samples_of(&by_name, NULL), -LE_CORRUPT);
@@ -730,7 +732,7 @@ static void test_a_copy_has_the_samples_of_its_data_set(void **state)
 	assert_int_equal(samples_of(&by_path, NULL), 3);
 	assert_int_equal(leat_stage_in(&o, r), 0);
 	assert_int_equal(samples_of(&by_name, NULL), 9);
-	/* Another name of the same content, and of the same copy. */
+	/* Another name of equal content, and of the same copy. */
 	o.format = "fixed:5";
 	o.source = dir;
 	assert_int_equal(leat_dataset_create(&o, "records@v2", &info, r), 0);
@@ -738,7 +740,7 @@ static void test_a_copy_has_the_samples_of_its_data_set(void **state)
 	o.source = "records@v2";
 	assert_int_equal(leat_stage_in(&o, r), 0);
 	assert_int_equal(samples_of(&by_name, NULL), 9);
-	/* While they cannot be read, those of the one do not pass for the other's. */
+	/* While they cannot be read, the samples of one name are not used for the other. */
 	in_shell("cd %s && for v in v1 v2; do rm records@$v && mkdir records@$v; done", catalog);
 	assert_int_equal(samples_of(&by_name, NULL), -LE_ISDIR);
 	in_shell("cd %s && rmdir records@v1", catalog);
@@ -872,7 +874,7 @@ static void *ask(void *arg)
 	return NULL;
 }
 
-/* A forked child may ask for the order of a mixture whatever other threads were doing with it. */
+/* A forked child may query the order of a mixture whatever other threads were doing with it. */
 static void test_the_order_of_a_mixture_after_fork(void **state)
 {
 	struct leat_dataset *ds = open_dir(*state), *mix;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of files from other nodes' copies, in simulated time: what is delivered is right whoever
- * lies, nobody is waited for for long, and who is no good is asked no more. */
+/* Parts of files from other nodes' copies, in simulated time: delivered bytes are right even if
+ * nodes send wrong ones, no node delays a read for long, and a bad node gets no further
+ * requests. */
 #include "client/loader/source/peer.h"
 
 #include <setjmp.h>
@@ -29,11 +30,11 @@ enum nature {
 	GOOD,
 	LYING,      /* one wrong bit */
 	SHORT,      /* fewer bytes */
-	SILENT,     /* no answer in time */
-	GONE,       /* no connection */
+	SILENT,     /* no reply in time */
+	GONE,       /* no connection is possible */
 	BREAKING,   /* a connection that breaks */
 	WITHOUT,    /* its copy was evicted */
-	ABSENT,     /* of whom nobody knows */
+	ABSENT,     /* has no address */
 	UNFINISHED, /* is still staging */
 	NATURES
 };
@@ -44,7 +45,7 @@ struct world {
 	uint8_t *data[FILES];
 	enum nature nodes[NODES];
 	uint32_t asked[NODES], bytes[NODES], left;
-	bool direct; /* landed in the caller's memory */
+	bool direct; /* received into the caller's memory */
 	uint8_t *lo, *hi;
 	void (*test)(struct world *w);
 	bool done;
@@ -59,7 +60,7 @@ static const struct manifest_file *file_of_chunk(const struct manifest *m, uint6
 	return &m->files[*ret_file];
 }
 
-static struct manifest *the_manifest; /* of the world that runs */
+static struct manifest *the_manifest; /* of the world that is running */
 
 static int net_ask(void *net, struct swarm_peer *p, const struct swarm_ask *q, struct slot *s,
 		   struct swarm_answer *ret_answer)
@@ -212,7 +213,7 @@ static void all_from_good_ones(struct world *w)
 		struct peer_range r = any_range(w);
 		assert_true(read_at(w, p, &r));
 	}
-	/* Each of them does its share. */
+	/* Each node serves its share. */
 	for (uint32_t i = 0; i < NODES; i++)
 		assert_true(w->asked[i] > 0);
 	assert_int_equal(told(p).peers_dropped, 0);
@@ -257,12 +258,12 @@ static void nobody_is_there(struct world *w)
 	assert_false(read_at(w, p, &r));
 	for (uint32_t i = 0; i < NODES; i++)
 		assert_int_equal(w->asked[i], 0);
-	/* One comes. */
+	/* One node comes up. */
 	w->nodes[2] = GOOD;
 	assert_int_equal(fiber_sleep_us(6000000), 0);
 	assert_true(peer_may_serve(p, &r));
 	assert_true(read_at(w, p, &r));
-	/* And goes, and its connection is given up. */
+	/* It disappears, and its connection is closed. */
 	w->nodes[2] = ABSENT;
 	assert_int_equal(fiber_sleep_us(6000000), 0);
 	assert_false(peer_may_serve(p, &r));
@@ -270,7 +271,7 @@ static void nobody_is_there(struct world *w)
 	close_peers(p);
 }
 
-/* One of each kind that is no good, beside good ones. */
+/* One node of each bad kind, beside good ones. */
 static void one_is_no_good(struct world *w, enum nature what, uint32_t asked_max, bool lied)
 {
 	w->nodes[2] = what;
@@ -284,14 +285,14 @@ static void one_is_no_good(struct world *w, enum nature what, uint32_t asked_max
 		uint64_t us = loop_now_us() - begin_us;
 		longest_us = us > longest_us ? us : longest_us;
 	}
-	/* The others give what it does not. */
+	/* The other nodes serve what the bad one does not. */
 	assert_int_equal(given, 100);
 	assert_true(w->asked[2] > 0 && w->asked[2] <= asked_max);
 	assert_true(longest_us < 2500000);
 	assert_int_equal(told(p).peers_lied, lied);
 	assert_true(what == GONE || what == WITHOUT || told(p).peers_dropped > 0);
 	if (lied) {
-		/* For good. */
+		/* For ever. */
 		w->nodes[2] = GOOD;
 		w->asked[2] = 0;
 		assert_int_equal(fiber_sleep_us(100000000), 0);
@@ -306,7 +307,7 @@ static void one_is_no_good(struct world *w, enum nature what, uint32_t asked_max
 
 static void lying(struct world *w)
 {
-	/* What was under way when it was found out is asked for, too. */
+	/* Requests in flight when the node was detected count, too. */
 	one_is_no_good(w, LYING, 8, true);
 }
 
@@ -335,7 +336,7 @@ static void evicted(struct world *w)
 	one_is_no_good(w, WITHOUT, 20, false);
 }
 
-/* Anybody may become anything at any time. */
+/* Any node may change its nature at any time. */
 static void natures_at_random(struct world *w)
 {
 	struct peer_source *p = open_peers(w);
@@ -345,7 +346,7 @@ static void natures_at_random(struct world *w)
 		if (sim_chance_ppm(w->sim, 100000)) {
 			uint32_t who = (uint32_t)sim_random_below(w->sim, NODES);
 			w->nodes[who] = (enum nature)sim_random_below(w->sim, NATURES);
-			/* Who lies once is lost: one of them may. */
+			/* A node that lies once is excluded: only one may lie. */
 			if (who > 0 && (w->nodes[who] == LYING || w->nodes[who] == SHORT))
 				w->nodes[who] = GOOD;
 		}
@@ -417,7 +418,7 @@ static void test_natures_at_random(void **state)
 
 int main(void)
 {
-	log_set_level(LOG_ERROR); /* who is left out is told each time */
+	log_set_level(LOG_ERROR); /* each exclusion of a node is logged */
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_all_from_good_ones),
 		cmocka_unit_test(test_whole_blocks_land_in_place),

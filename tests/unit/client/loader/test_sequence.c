@@ -103,15 +103,15 @@ static void open_mix(struct sequence_of *of, struct sequence *s, const char *tex
 	assert_int_equal(sequence_init(s, of, mode, 3, 11), 0);
 }
 
-/* At the end of a block each sample of a part has come as often as the others, or once more. */
+/* At the end of a block each sample of a part has come as often as the others, or one time more. */
 static void check_laps(const uint32_t *seen, uint64_t n, uint64_t drawn)
 {
 	for (uint64_t i = 0; i < n; i++)
 		assert_true(seen[i] == drawn / n || seen[i] == drawn / n + 1);
 }
 
-/* Over many epochs, whatever their length: of each part every sample once before one comes again,
- * and the parts as their weights say, in every block. */
+/* Over many epochs of any length: every sample of a part comes once before one comes again, and
+ * parts come in the ratio of their weights, in every block. */
 static void test_each_lap_has_each_sample_once(void **state)
 {
 	(void)state;
@@ -175,7 +175,7 @@ static bool even(void *arg, uint64_t time)
 	return time % 2 == 0;
 }
 
-/* What comes next is what comes when one waits for it. */
+/* The predicted next use is the use that really comes next. */
 static void check_next(struct sequence *s, uint64_t horizon)
 {
 	const struct sequence_of *of = s->of;
@@ -191,7 +191,7 @@ static void check_next(struct sequence *s, uint64_t horizon)
 				want++;
 			assert_int_equal(sequence_next(s, sample, t, holds, NULL, &next), 0);
 			if (want < horizon && next != want) {
-				/* Only what lies beyond the epochs that are looked at. */
+				/* Only if it is beyond the epochs that are searched. */
 				assert_true(holds == even && next == SEQUENCE_NEVER);
 			} else if (next != SEQUENCE_NEVER && next < horizon) {
 				assert_int_equal(next, want);

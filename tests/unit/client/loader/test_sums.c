@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checksums of a format that are made while its bytes come in, in steps: records around the ends of
- * steps and of pieces, several in one run; a wrong byte anywhere is found and named, and no right
- * record is refused.
+ * Checksums of a format that are computed in steps while its bytes arrive: records around the ends
+ * of steps and of pieces, several in one run. A wrong byte anywhere is found and its record named,
+ * and no right record is refused.
  */
 #include "client/include/leat/leat_loader.h"
 
@@ -87,7 +87,7 @@ static void check(const struct world *w, const struct leat_batch *b, const uint6
 	for (uint64_t i = 0; i < v.n; i++) {
 		assert_int_equal(v.lengths[i], lengths[ids[i]]);
 		if (v.lengths[i] == 0)
-			continue; /* a batch of nothing else has no memory */
+			continue; /* a batch of empty samples has no memory */
 		assert_memory_equal((const uint8_t *)v.base + v.offsets[i], w->data + w->at[ids[i]],
 				    v.lengths[i]);
 	}
@@ -159,7 +159,7 @@ static void test_wrong_bytes(void **state)
 	leat_dataset_close(ds);
 }
 
-/* It has no byte in the batch that could be called bad, and the others keep theirs. */
+/* The record has no byte in the batch that could be called bad, and the others keep theirs. */
 static void test_a_wrong_record_without_bytes_is_left_out(void **state)
 {
 	const struct world *w = *state;
@@ -183,7 +183,7 @@ static void test_a_wrong_record_without_bytes_is_left_out(void **state)
 	assert_int_equal(leat_loader_open(ds, &o, &ld), 0);
 	for (uint64_t i = 0; i < RECORDS - 1; i++)
 		others[i] = i + (i >= empty);
-	/* In slots that are used again, for others. */
+	/* In slots that are used again, for other records. */
 	for (int epoch = 0; epoch < 2; epoch++, got = 0) {
 		while (leat_next(ld, &b) == 1) {
 			uint32_t n = leat_batch_len(b);

@@ -72,7 +72,7 @@ static void check(struct world *w, struct unstream_view *v, size_t len, uint64_t
 	free(buf);
 }
 
-/* Headers one after the other, a look back within windows, reads of more than is kept. */
+/* Headers one after the other, steps back within windows, reads of more than is buffered. */
 static void test_forward_reads(void **state)
 {
 	struct world *w = *state;
@@ -88,7 +88,7 @@ static void test_forward_reads(void **state)
 	unstream_view_destroy(v);
 }
 
-/* As often as a directory at the end needs it, not as often as somebody likes. */
+/* As often as a directory at the end needs it, and not more often. */
 static void test_going_back_is_bounded(void **state)
 {
 	struct world *w = *state;
@@ -124,7 +124,7 @@ static void test_sizes_are_measured(void **state)
 	assert_int_equal(unstream_measure(PACKED_BZIP2, &w->in, &size, &fault), -LE_NOTSUP);
 }
 
-/* The names of formats count where bytes say nothing. */
+/* Names decide the format where the bytes do not. */
 static void test_names(void **state)
 {
 	(void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making room, through the public calls: several directories, copies whose source is another by
- * now, parts of copies in other directories. timeout: 120 */
+/* Freeing space, through the public calls: several directories, copies whose source has changed,
+ * parts of copies in other directories. timeout: 120 */
 #include "client/include/leat/leat_stage.h"
 
 #include <fcntl.h>
@@ -128,7 +128,7 @@ static void test_the_last_copy_of_what_was_stays(void **state)
 	stage(w->src, w->a, NULL, 0);
 	put_file(w->src, "f3", 1000, 77);
 	stage(w->src, w->a, NULL, 0);
-	/* What the directory means now is nowhere yet: both are kept. */
+	/* The directory's new content has no copy yet: both copies stay. */
 	put_file(w->src, "f4", 1000, 78);
 	assert_int_equal(gc(w->a, NULL, 1), 0);
 	assert_int_equal(look(w->a).n, 2);
@@ -144,7 +144,7 @@ static void test_all_directories_count(void **state)
 	stage(w->src, w->a, NULL, 0);
 	stage(other, w->b, NULL, 0);
 	assert_int_equal(gc(w->a, w->b, SIZE + (1u << 20)), 0);
-	/* The one that was used first, wherever it is. */
+	/* The copy that was used longest ago is removed, in whichever directory. */
 	assert_true(gc(w->a, w->b, SIZE) > 0);
 	assert_int_equal(look(w->a).n + look(w->b).n, 1);
 	gc(w->a, w->b, 1);
@@ -164,7 +164,7 @@ static void test_a_part_is_no_copy(void **state)
 	assert_int_equal(stage(w->src, w->b, NULL, -LE_EXIST)->code, LEAT_STAGE_USAGE);
 	assert_int_equal(gc(w->b, NULL, 1), 0);
 	assert_int_equal(look(w->a).states[0], LEAT_COPY_READY);
-	/* Its home is lost: what is left goes, or becomes a copy again. */
+	/* The copy's home directory is lost: the part is removed, or becomes a copy again. */
 	snprintf(path, sizeof(path), "%s/.leat/%s", w->a, id);
 	remove_folder(path);
 	assert_int_equal(look(w->b).states[0], LEAT_COPY_EVICTING);
@@ -190,7 +190,7 @@ static void die_soon(void *arg, const struct leat_stage_progress *p)
 		raise(SIGKILL);
 }
 
-/* Of a job that was killed there is more than what it had verified. */
+/* A killed job has written more than it has verified. */
 static void test_what_a_killed_job_has_taken_counts(void **state)
 {
 	struct world *w = *state;
@@ -210,14 +210,14 @@ static void test_what_a_killed_job_has_taken_counts(void **state)
 	assert_true(WIFSIGNALED(status));
 	stage(w->src, w->a, NULL, 0);
 	assert_int_equal(look(w->a).n, 2);
-	/* More than is verified, less than is there: what is whole stays. */
+	/* More than is verified, less than was written: whole files stay. */
 	assert_true(gc(w->a, NULL, SIZE + SIZE / 2) >= SIZE / 2);
 	struct seen s = look(w->a);
 	assert_int_equal(s.n, 1);
 	assert_int_equal(s.states[0], LEAT_COPY_READY);
 }
 
-/* As somebody does who is about to remove it. */
+/* Like a process that is about to remove the copy. */
 static void test_what_is_being_removed_is_not_pinned(void **state)
 {
 	struct world *w = *state;
@@ -245,8 +245,8 @@ static void test_a_copy_of_its_own_keeps_its_files(void **state)
 	assert_int_equal(look(w->a).states[0], LEAT_COPY_READY);
 }
 
-/* An administrator has mounted something below a copy: it stays as it is, and keeps no other copy
- * from going. */
+/* An administrator has mounted something below a copy: the mount is not changed, and other copies
+ * are still removed. */
 static void test_no_mount_is_crossed(void **state)
 {
 	struct world *w = *state;
@@ -264,13 +264,13 @@ static void test_no_mount_is_crossed(void **state)
 	const struct leat_stage_result *r = stage(w->src, w->a, NULL, 0);
 	snprintf(at, sizeof(at), "%s/.leat/%s/data/d", w->a, r->id);
 	assert_int_equal(mount(other, at, NULL, MS_BIND, NULL), 0);
-	/* Rights do not get there, ... */
+	/* Rights are not changed in the mount, ... */
 	assert_int_equal(chmod(sub, 0700), 0);
 	r = stage(w->src, w->a, NULL, -LE_FOREIGN);
 	assert_int_equal(r->code, LEAT_STAGE_PERMISSION);
 	assert_non_null(strstr(r->message, "mounted"));
 	assert_string_equal(r->fail_path, at);
-	/* ... and nothing goes. */
+	/* ... and nothing is removed. */
 	assert_int_equal(leat_stage_evict(w->a, w->src), -LE_FOREIGN);
 	assert_int_equal(stat(file, &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0604);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rights of a copy, where its folders and files belong to others who do with them what they can:
- * what was narrowed at the source while a copy was incomplete, files and folders that were moved
- * into the place of the copy's own, links that are exchanged while they are made, files that cannot
- * be changed. needs: root. timeout: 120
+ * Rights of a copy whose folders and files belong to other users, who attack it: rights that were
+ * narrowed at the source while a copy was incomplete, files and folders that replace the copy's
+ * own, links that are replaced while they are made, files that cannot be changed.
+ * needs: root. timeout: 120
  * waits: yes
  */
 #include "client/dataset/manifest_file.h"
@@ -66,7 +66,7 @@ static struct world make_world(const char *source)
 {
 	struct world w = {.r = calloc(1, sizeof(*w.r))};
 	assert_non_null(w.r);
-	make_folder("/tmp", "grants", w.root); /* TMPDIR may be root's alone */
+	make_folder("/tmp", "grants", w.root); /* TMPDIR may be accessible to root only */
 	snprintf(w.src, sizeof(w.src), "%s/src", w.root);
 	snprintf(w.to, sizeof(w.to), "%s/to", w.root);
 	shell(&w, "chmod 755 $R; mkdir $S $T");
@@ -117,7 +117,7 @@ static uint32_t mode_of(const struct world *w, const char *name)
 	return st.st_mode & 07777;
 }
 
-/* In a process of its own, which ends as fn says. */
+/* Runs fn in a process of its own, as the user; fn exits with the result. */
 static pid_t as_user(uid_t uid, void (*fn)(struct world *w), struct world *w)
 {
 	pid_t pid = fork();
@@ -144,7 +144,8 @@ static void test_goes_on_with_the_rights_of_now(void **state)
 	(void)state;
 	stage(&w);
 	assert_int_equal(mode_of(&w, "a"), 0444);
-	/* It is not whole any more, and goes on; what it has was wider than its source is now. */
+	/* The copy is not whole, and is continued; its rights were wider than those of its source
+	 * are now. */
 	shell(&w, "rm -f $D/b; chmod 600 $S/a; chmod 700 $S/d; chmod 604 $S/d/c");
 	stage(&w);
 	assert_int_equal(mode_of(&w, "a"), 0400);
@@ -179,20 +180,21 @@ static void test_what_is_right_stays_as_it_is(void **state)
 
 static void test_a_file_of_others_gets_no_rights(void **state)
 {
-	/* Root's file lies in a folder of the user's, on the same file system. */
+	/* Root's file is in a folder of the user's, on the same file system. */
 	struct world w = make_world("mkdir $S/d $R/own; echo hello >$S/d/f; echo sixth >$R/own/x; "
 				    "chmod 600 $R/own/x; echo g >$S/d/g; "
 				    "chown -R 2001:2001 $S; chown 2001 $R/own");
 	(void)state;
 	stage(&w);
-	/* The user moves it there, and has the rights given anew. */
+	/* The user moves the file into the copy, and has the rights set again. */
 	shell(&w, "setpriv --reuid 2001 --regid 2001 --clear-groups "
 		  "sh -ec \"chmod u+w $D/d; mv -f $R/own/x $D/d/f\"; chmod 640 $S/d/f");
 	stage(&w);
 	shell(&w, "cmp $D/d/f $S/d/f; cmp $D/d/g $S/d/g; [ \"$(stat -c %u $D/d/f)\" = 2001 ]; "
 		  "[ -z \"$(grep -rl sixth $T)\" ]");
 	assert_int_equal(mode_of(&w, "d/f"), 0440);
-	/* The same while the copy is incomplete: it is not taken for what was verified before. */
+	/* The attack on an incomplete copy: the file is not taken for one that was verified
+	 * before. */
 	shell(&w, "echo sixth >$R/own/x; chmod 600 $R/own/x; setpriv --reuid 2001 --regid 2001 "
 		  "--clear-groups sh -ec \"chmod u+w $D/d; mv -f $R/own/x $D/d/f; "
 		  "rm -f $D/d/g\"");
@@ -212,7 +214,7 @@ static bool try_for(uint32_t ms, bool (*fn)(struct world *w), struct world *w)
 	return false;
 }
 
-/* The other's folder, with nothing in it yet, gives way to one that anybody may search. */
+/* Replaces the other user's folder, which is still empty, by one that any user may search. */
 static bool exchange(struct world *w)
 {
 	char private[512], away[512];
@@ -250,7 +252,7 @@ static void swapped_while_it_comes(void (*fn)(struct world *w))
 				    "echo secret >$S/private/f; chmod 644 $S/private/f; "
 				    "chown 2001:2001 $S; chown -R 2002:2002 $S/private; "
 				    "chmod 700 $S/private");
-	/* Where it will be is known from one that was made before. */
+	/* A first copy shows where the second will be. */
 	stage(&w);
 	shell(&w, "rm -rf $T/.leat");
 	pid_t pid = as_user(USER, fn, &w);
@@ -275,8 +277,8 @@ static void test_a_folder_is_removed_while_it_comes(void **state)
 	swapped_while_it_comes(remover);
 }
 
-/* Just before a link is given away root's file takes its place: what its owner can do, who has the
- * folder. */
+/* Immediately before a link is given to a user, root's file replaces it: the owner of the folder
+ * can do that. */
 static struct {
 	char own[512], link[512]; /* own "": nothing happens */
 	uint32_t n;
@@ -298,7 +300,7 @@ static void test_a_link_that_is_exchanged(void **state)
 				    "ln -s f $S/l; chown -hR 2001:2001 $S");
 	(void)state;
 	stage(&w);
-	/* One that is there, and one that is made. */
+	/* A copy that exists, and one that is made. */
 	for (int i = 0; i < 2; i++) {
 		shell(&w, i == 0 ? "rm -f $D/g" : "rm -f $D/g $D/l; rm $R/own/x; echo x >$R/own/x");
 		snprintf(exchanged.own, sizeof(exchanged.own), "%.99s/own/x", w.root);
@@ -325,7 +327,7 @@ static void test_what_cannot_be_narrowed_keeps_the_rest_closed(void **state)
 		end_world(&w);
 		skip();
 	}
-	/* What the folder has kept from others is now kept from them by the file itself. */
+	/* A file that the folder has hidden from other users is now protected by its own rights. */
 	shell(&w, "chmod 600 $S/d/f; chmod 755 $S/d");
 	stage_here(&w, 0);
 	int code = w.r->code;
@@ -339,8 +341,8 @@ static void test_what_cannot_be_narrowed_keeps_the_rest_closed(void **state)
 	end_world(&w);
 }
 
-/* Whose folders are believed follows from where they lie below DIR/.leat: in another one's data
- * they would be anybody's. */
+/* A folder's place below DIR/.leat decides whose it is: in another copy's data it could be any
+ * user's. */
 static void test_no_copies_in_copies(void **state)
 {
 	static const char *const below[] = {"/.leat", "/.leat/id/data", "/.leat/id/data/more"};
@@ -359,8 +361,8 @@ static void test_no_copies_in_copies(void **state)
 	end_world(&w);
 }
 
-/* Members of a private archive, one of which is called as an archive that lies in another one's
- * folder beside it. */
+/* Members of a private archive, one of which has the name of an archive in another folder beside
+ * it. */
 static void test_members_called_as_an_archive(void **state)
 {
 	struct world w = make_world(
@@ -375,14 +377,15 @@ static void test_members_called_as_an_archive(void **state)
 			  "secret-secret-z- ]; "
 			  "[ \"$(stat -c %u:%a $D/x/y.tar $D/x/hidden $D/x/y/z | tr '\\n' -)\" = "
 			  "2001:400-2001:400-2001:400- ]");
-		/* Nor does he learn what is in it. */
+		/* Nor can the user list its names. */
 		shell(&w, "! setpriv --reuid 2002 --regid 2002 --clear-groups ls $D/x 2>&1 | "
 			  "grep hidden");
 	}
 	end_world(&w);
 }
 
-/* A user moves another one's private folder away at the source, and has his own in its place. */
+/* A user moves another user's private folder away at the source, and puts an own folder in its
+ * place. */
 static void test_another_folder_at_the_source(void **state)
 {
 	struct world w = make_world("mkdir -p $S/d/e; echo a >$S/a; echo f >$S/d/e/hidden; "
@@ -397,7 +400,7 @@ static void test_another_folder_at_the_source(void **state)
 	assert_int_equal(leat_dataset_create(&o, w.named, &info, w.r), 0);
 	stage(&w);
 	assert_int_equal(mode_of(&w, "d"), 0550);
-	/* What is the same folder gets wider, too. */
+	/* An unchanged folder gets wider rights, too. */
 	shell(&w, "chmod 755 $S/d");
 	stage(&w);
 	assert_int_equal(mode_of(&w, "d"), 0555);
@@ -414,9 +417,10 @@ static void test_another_folder_at_the_source(void **state)
 	end_world(&w);
 }
 
-/* ---- what a mount believes ---- */
+/* ---- which files a mount trusts ---- */
 
-/* Which of the copy's files a mount would serve, after they were told to mounts: a letter each. */
+/* Which of the copy's files a mount would serve, after they were reported to mounts: a letter
+ * each. */
 struct served {
 	const struct world *w;
 	char names[32];
@@ -478,7 +482,7 @@ static void assert_served(const struct world *w, const char *names)
 	assert_string_equal(x.names, names);
 }
 
-/* As soon as it is his: other bytes, and the time that it had. */
+/* As soon as the file is the user's: writes other bytes, and restores its time. */
 static bool change_a(struct world *w)
 {
 	char path[512];
@@ -500,7 +504,7 @@ static void changer(struct world *w)
 	_exit(try_for(20000, change_a, w) ? 0 : 1);
 }
 
-/* What is stored in a mapped page later changes no time any more. */
+/* A later store to a mapped page does not change the time. */
 static void mapper(struct world *w)
 {
 	char path[512];
@@ -512,7 +516,7 @@ static void mapper(struct world *w)
 	map[0] = 'a';
 	if (fchmod(fd, 0640) < 0 || close(fd) < 0)
 		_exit(1);
-	alarm(60); /* where the test fails before it ends this one */
+	alarm(60); /* for a test that fails before it ends this process */
 	pause();
 }
 
@@ -528,14 +532,14 @@ static void test_mounts_see_what_changes_before_ready(void **state)
 	(void)state;
 	stage(&w);
 	assert_served(&w, "abc");
-	/* Where it will be is known now. */
+	/* Now its place is fixed. */
 	shell(&w, "rm -rf $T/.leat");
 	pid_t pid = as_user(USER, changer, &w);
 	stage_here(&w, 2000000);
 	ends_well(pid);
 	assert_int_equal(w.r->code, LEAT_STAGE_DONE);
 	assert_served(&w, "bc");
-	/* Its rights change, and what is not the manifest's gets none. */
+	/* Its rights change, and a file that differs from the manifest gets none. */
 	shell(&w, "chmod 604 $S/a $S/b");
 	stage(&w);
 	assert_served(&w, "abc");
@@ -562,7 +566,7 @@ static void test_mounts_believe_nothing_that_is_mapped(void **state)
 	end_world(&w);
 }
 
-/* Bits speak for the file that was verified, not for another of its size and rights. */
+/* The bitmap vouches for the file that was verified, not for another of its size and rights. */
 static void test_what_goes_on_believes_no_other_file(void **state)
 {
 	struct world w = make_world("mkdir $S/d; echo hello >$S/d/f; echo g >$S/d/g; "
@@ -577,7 +581,7 @@ static void test_what_goes_on_believes_no_other_file(void **state)
 	end_world(&w);
 }
 
-/* As a user of whom nothing is: finds the copy by its name, and opens what is in it. */
+/* As a user that owns nothing there: finds the copy by its name, and opens files in it. */
 static void look_by_name(struct world *w)
 {
 	struct leat_stage_lease *lease;
@@ -605,7 +609,7 @@ static void test_the_umask_has_no_say(void **state)
 		assert_int_equal(leat_stage_lease_job(w.to, w.src, "job", 0), 0);
 		umask(before);
 		ends_well(as_user(USER, look_by_name, &w));
-		/* Nor does it let in who may not. */
+		/* A user without the right still has no access. */
 		assert_int_equal(mode_of(&w, "b"), 0400);
 		shell(&w, "cd $T/.leat; [ $(stat -c %a .) = 755 ]; "
 			  "[ -z \"$(find . -type f -perm /022; find . -type d -perm /022)\" ]; "

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Damaged chunks of a copy: not believed while they are put right, right and believed afterwards,
- * and nobody else's files are touched. */
+/* Damaged chunks of a copy: not trusted during the repair, right and trusted afterwards, and no
+ * other user's files are changed. */
 #include "client/dataset/manifest_file.h"
 #include "client/stage/agent/agent_heal.h"
 #include "client/stage/heal.h"
@@ -41,11 +41,11 @@ struct world {
 	uint32_t n;
 	struct heal_report report;
 	int rc;
-	/* What read() found, and what it is to say. */
+	/* Results that read() found, and what it returns. */
 	uint32_t reads;
 	int answer;
 	bool lie, locked;
-	uint32_t bits; /* of the chunks, on the disk, when it was asked first */
+	uint32_t bits; /* of the chunks, on the disk, at the first read */
 };
 
 static uint32_t bits_on_disk(const struct world *w)
@@ -200,7 +200,7 @@ static void test_wrong_blocks_are_put_right(void **state)
 	struct stat before, after;
 	file_of(w, path);
 	assert_int_equal(stat(path, &before), 0);
-	/* Nothing is wrong: nothing is touched. */
+	/* No damage: no change. */
 	assert_int_equal(heal(w), 0);
 	assert_int_equal(w->report.healed + w->report.left + w->reads, 0);
 	flip(w, 5);
@@ -210,16 +210,16 @@ static void test_wrong_blocks_are_put_right(void **state)
 	assert_int_equal(w->reads, 3);
 	assert_int_equal(w->report.healed, 2);
 	assert_int_equal(w->report.left, 0);
-	/* While it was worked on. */
+	/* During the repair. */
 	assert_true(w->locked);
 	assert_int_equal(w->bits, 0x6);
 	assert_right(w);
-	/* The same file, as old as it was. */
+	/* The inode and the time of the file are unchanged. */
 	assert_int_equal(stat(path, &after), 0);
 	assert_true(before.st_ino == after.st_ino);
 }
 
-/* Anybody may have told an agent of it. */
+/* Any program may have reported it to the agent. */
 static void test_a_chunk_that_is_not_there_is_passed_over(void **state)
 {
 	struct world *w = *state;
@@ -252,7 +252,7 @@ static void test_what_nobody_has_is_not_believed(void **state)
 	assert_right(w);
 }
 
-/* A crash behind the data, before the bit: it is right, and is looked at all the same. */
+/* A crash after the data, before the bit: the chunk is right, and is checked nevertheless. */
 static void test_a_right_chunk_gets_its_bit_back(void **state)
 {
 	struct world *w = *state;
@@ -279,7 +279,7 @@ static void test_not_while_somebody_else_is_at_it(void **state)
 	assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
 	assert_int_equal(heal(w), -LE_BUSY);
 	close(fd);
-	/* Nor what is READY no more. */
+	/* Nor one that is not READY any longer. */
 	snprintf(path, sizeof(path), "%s/.leat/%s/READY", w->to, w->r.id);
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(heal(w), -LE_NOENT);
@@ -302,7 +302,7 @@ static void test_holes_stay(void **state)
 	flip(w, 2 * MANIFEST_CHUNK - 1);
 	flip(w, 2 * MANIFEST_CHUNK);
 	assert_int_equal(heal(w), 0);
-	/* That these are zeros the manifest says. */
+	/* The manifest records that these are zeros. */
 	assert_int_equal(w->reads, 1);
 	assert_int_equal(w->report.healed, 2);
 	assert_right(w);
@@ -310,7 +310,7 @@ static void test_holes_stay(void **state)
 	assert_int_equal(after.st_blocks, before.st_blocks);
 }
 
-/* It keeps no other from being healed. */
+/* It does not prevent the repair of others. */
 static void test_a_file_of_others_is_left_out(void **state)
 {
 	struct world *w = *state;
@@ -333,7 +333,7 @@ static void test_a_file_of_others_is_left_out(void **state)
 	assert_string_equal(w->report.why,
 			    "file: it belongs to user 4711, not to user 0: remove it");
 	assert_int_equal(state_of(w), LEAT_COPY_DEGRADED);
-	/* Whose the manifest says it is. */
+	/* The owner that the manifest names. */
 	w->m->files[0].rights.uid = 4711;
 	assert_int_equal(heal(w), 0);
 	assert_int_equal(w->report.healed, 1);
@@ -341,7 +341,7 @@ static void test_a_file_of_others_is_left_out(void **state)
 	assert_int_equal(state_of(w), LEAT_COPY_READY);
 }
 
-/* What lies there in the file's place stays as it is. */
+/* What replaces the file is not changed. */
 static void test_no_link_is_written_to(void **state)
 {
 	struct world *w = *state;
@@ -350,7 +350,7 @@ static void test_no_link_is_written_to(void **state)
 	file_of(w, path);
 	snprintf(other, sizeof(other), "%s/other", w->root);
 	for (int how = mounts ? -1 : 0; how < 3; how++) {
-		/* As long as the file, and of other bytes. */
+		/* As long as the file, with other bytes. */
 		int fd = open(other, O_RDWR | O_CREAT | O_TRUNC, 0600);
 		assert_int_equal(ftruncate(fd, SIZE), 0);
 		if (how == -1)
@@ -362,7 +362,7 @@ static void test_no_link_is_written_to(void **state)
 		if (how == 1)
 			assert_int_equal(link(other, path), 0);
 		if (how == 2) {
-			/* The folder itself. */
+			/* Replaces the folder itself. */
 			snprintf(data, sizeof(data), "%s/.leat/%s/data", w->to, w->r.id);
 			snprintf(moved, sizeof(moved), "%s/moved", w->root);
 			assert_int_equal(rename(data, moved), 0);
@@ -386,7 +386,7 @@ static void test_no_link_is_written_to(void **state)
 	free(got);
 }
 
-/* ---- what an agent is told ---- */
+/* ---- reports to an agent ---- */
 
 struct telling {
 	struct world *w;
@@ -394,7 +394,7 @@ struct telling {
 	const char *peer, *id;
 	uint64_t first;
 	uint32_t n;
-	int rc; /* of the last one */
+	int rc; /* of the last report */
 };
 
 static void notify_fiber(void *arg)
@@ -413,7 +413,7 @@ static int tell(struct telling *x, const char *peer, uint64_t first, uint32_t n)
 	return x->rc;
 }
 
-/* One peer leaves places for others, and what is not here takes none. */
+/* One peer leaves places for others, and chunks of copies that are not here take none. */
 static void test_no_peer_takes_all_places(void **state)
 {
 	struct world *w = *state;
@@ -449,7 +449,7 @@ static void test_no_peer_takes_all_places(void **state)
 
 int main(void)
 {
-	/* What is mounted here nobody else sees. */
+	/* Other processes do not see these mounts. */
 	mounts = unshare(CLONE_NEWNS) == 0 &&
 		 mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Holes of files stay holes, in copies and in what is staged out; zeros that take space at the
- * source are the same data, and become holes. timeout: 60 */
+/* Holes of files stay holes, in copies and in what is staged out; zeros that use space at the
+ * source are equal data, and become holes. timeout: 60 */
 #include "client/include/leat/leat_stage.h"
 
 #include <fcntl.h>
@@ -18,10 +18,10 @@
 #include "common/base/status.h"
 #include "tests/lib/folder.h"
 
-#define SIZE   ((64u << 20) + 777) /* of a file; its last block is no whole one */
-#define PIECE  10000u              /* bytes that are no zeros ... */
+#define SIZE   ((64u << 20) + 777) /* of a file; its last block is partial */
+#define PIECE  10000u              /* bytes other than zeros ... */
 #define PIECES 16u                 /* ... in one block each */
-#define SLACK  (256u << 10)        /* the last block, and the file system's own */
+#define SLACK  (256u << 10)        /* the last block, and metadata of the file system */
 
 struct world {
 	char root[FOLDER_MAX], src[96], to[96], path[160];
@@ -32,7 +32,7 @@ static uint64_t piece_at(unsigned i)
 	return (uint64_t)i * (SIZE / PIECES) / 16384 * 16384 + 500;
 }
 
-/* full: the zeros take space. */
+/* full: the zeros use space. */
 static void put_pieces(const char *path, bool full)
 {
 	static char piece[PIECE], zeros[1u << 20];
@@ -115,7 +115,7 @@ static void test_a_copy_takes_no_space_for_holes(void **state)
 	assert_int_equal(c.state, LEAT_COPY_READY);
 	assert_int_equal(c.bytes, SIZE);
 	assert_in_range(c.bytes_data, PIECES * PIECE, PIECES * 16384 + SLACK);
-	/* Without them it is too much. */
+	/* With space for the zeros it would be too much. */
 	o.capacity = PIECES * PIECE;
 	assert_int_equal(leat_stage_plan(&o, result()), -LE_NOSPC);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The index of inodes beside a staged copy: what a mount finds, and bytes that lie. */
+/* The index of inodes beside a staged copy: what a mount finds, and hostile bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -90,7 +90,7 @@ static void every_wrong_byte_is_seen(void **state)
 		assert_int_equal(inode_index_decode(data, i, &x), -LE_CORRUPT);
 		memcpy(copy, data, len);
 		copy[i] ^= 0x10;
-		/* Cluster and uid say what is wrong elsewhere. */
+		/* Damage elsewhere shows in cluster and uid. */
 		bool plain = (i >= 8 && i < 24) || (i >= 40 && i < 48);
 		assert_int_equal(inode_index_decode(copy, len, &x), plain ? 0 : -LE_CORRUPT);
 	}
@@ -98,7 +98,7 @@ static void every_wrong_byte_is_seen(void **state)
 	free(data);
 }
 
-/* What lies with a good checksum: paths that lead out, entries out of order or bounds. */
+/* Hostile content with a good checksum: paths that lead out, entries out of order or bounds. */
 static void hostile_content_is_refused(void **state)
 {
 	static const char *const bad[] = {"../x", "/etc", "a//b", "./x", ""};

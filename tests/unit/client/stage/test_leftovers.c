@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What calls that did not end, owners and versions that were others have left. timeout: 60 */
+/* Leftovers of interrupted calls, and of previous owners and versions. timeout: 60 */
 #include "client/include/leat/leat_stage.h"
 
 #include <setjmp.h>
@@ -61,7 +61,7 @@ static uint64_t moved(const struct leat_stage_options *o)
 	return r.bytes_moved;
 }
 
-/* The files of a copy that is gone on with are those of whom it was made for. */
+/* When a copy is continued, its files get the owners of the source. */
 static void test_of_a_former_owner(void **state)
 {
 	struct world *w = *state;
@@ -77,7 +77,7 @@ static void test_of_a_former_owner(void **state)
 	assert_int_equal(moved(&o), 100000);
 }
 
-/* Names of data sets could be listed. */
+/* In that version any user could list the names of data sets. */
 static void test_of_a_former_version(void **state)
 {
 	struct world *w = *state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Manifests from outside, read where the staging engine reads them: on a fiber's small stack. */
+/* Manifests from outside, decoded where the staging engine decodes them: on a fiber's small
+ * stack. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -152,7 +153,7 @@ static void directories_links_rights_and_names_of_bytes_are_kept(void **state)
 	free(sums);
 }
 
-/* The id is of content and shape. */
+/* The id covers content and shape. */
 static void the_id_knows_links_and_empty_directories(void **state)
 {
 	struct rights dir = {.mode = 0700, .uid = 9};
@@ -199,7 +200,7 @@ static void missing_directories_are_like_those_above(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(want); i++) {
 		assert_string_equal(m->dirs[i].path, want[i]);
 		assert_int_equal(m->dirs[i].rights.uid, strncmp(want[i], "a/b", 3) ? 1 : 9);
-		/* Only what was told is a thing of the source. */
+		/* Only files and folders with reported inodes have inode numbers. */
 		assert_int_equal(m->dirs[i].ino, strcmp(want[i], "a/b") ? 0 : 4);
 		assert_int_equal(m->dirs[i].born_ns, strcmp(want[i], "a/b") ? 0 : 5);
 	}
@@ -222,7 +223,7 @@ static int decode_rows(const char *rows, unsigned files, unsigned dirs, unsigned
 	ASSERT(len > 0 && len < (int)sizeof(text));
 	int rc = manifest_decode(text, (size_t)len, &sums, sizeof(sums), &m, &d);
 	assert_int_equal(rc, -LE_CORRUPT);
-	/* The rows are well: only the id, which is of no content, is not. */
+	/* The rows are valid: only the id, which is not of their content, is wrong. */
 	return strstr(d.what, "the id does not match") ? 0 : rc;
 }
 
@@ -259,7 +260,8 @@ static void hostile_rows_are_refused(void **state)
 		{FILE_ROW("a", ",\"from\":\"b\""), 1, 1, 0},
 		{FILE_ROW("a", ",\"from\":\"/b/../c\""), 1, 1, 0},
 		{FILE_ROW("a", ",\"path_b64\":\"YQ==\""), 1, 1, 0},             /* it is text */
-		{FILE_ROW("a\xef\xbf\xbd", ",\"path_b64\":\"Yv8=\""), 1, 1, 0}, /* not the same */
+		{FILE_ROW("a\xef\xbf\xbd", ",\"path_b64\":\"Yv8=\""), 1, 1, 0}, /* differs from the
+		                                                                 * path */
 		{FILE_ROW("\xef\xbf\xbd", ",\"path_b64\":\"AP8=\""), 1, 1, 0},  /* a NUL */
 		{FILE_ROW("\xef\xbf\xbd", ",\"path_b64\":\"/w=\""), 1, 1, 0},
 		{FILE_ROW("a/\xef\xbf\xbd", ",\"path_b64\":\"YS//\""), 1, 1, 0},
@@ -278,7 +280,7 @@ static void hostile_rows_are_refused(void **state)
 	snprintf(rows, sizeof(rows), "%s%s", root,
 		 FILE_ROW("\xef\xbf\xbd", ",\"path_b64\":\"/w==\"")
 			 LINK_ROW("\xef\xbf\xbd\xef\xbf\xbd", "t") DIR_ROW("a", ""));
-	/* The exact bytes count for the order: 0xff comes last. */
+	/* The exact bytes decide the order: 0xff comes last. */
 	assert_int_equal(decode_rows(rows, 1, 2, 1), -LE_CORRUPT);
 	snprintf(rows, sizeof(rows), "%s%s", root,
 		 DIR_ROW("a", "") LINK_ROW("a/l", "../t")
@@ -323,8 +325,7 @@ static void round_trip_and_every_flipped_byte(void **state)
 				 -LE_CORRUPT);
 		((uint8_t *)sums)[i] ^= 1;
 	}
-	/* What is accepted in spite of a changed byte has the same content: names and times may
-	 * differ. */
+	/* If a changed byte is accepted, the content is equal: names and times may differ. */
 	for (size_t i = 0; i < len; i++) {
 		text[i] ^= 1;
 		int rc = manifest_decode(text, len, sums, sums_len, &again, NULL);

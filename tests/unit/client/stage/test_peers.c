@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who owns a chunk: evenly spread, and unmoved by those who come and go. */
+/* Which node owns a chunk: evenly spread, and independent of other nodes that join or leave. */
 #include "client/stage/fetch/peers.h"
 
 #include <setjmp.h>
@@ -51,7 +51,7 @@ static void test_only_what_the_lost_one_had_moves(void **state)
 		moved_to[after] += before != after;
 	}
 	assert_true(moved > 0);
-	/* And it is spread over all others, not given to one. */
+	/* And it is spread over all others, not moved to one. */
 	for (uint32_t i = 0; i < NODES; i++)
 		assert_true(i == 3 ? moved_to[i] == 0 : moved_to[i] < moved / 5);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What others have put below a stage directory before it is used: links, folders and files of
- * theirs, pipes, second names. Each is refused with a sentence that names it, or taken away, and
+ * What other users have put below a stage directory before it is used: links, folders and files of
+ * their own, pipes, second names. Each is refused with a message that names it, or removed, and
  * nothing outside changes; for root and for an ordinary user. needs: root. timeout: 120
  * waits: yes
  */
@@ -25,12 +25,12 @@
 #define USER    2001
 #define SOMEONE "2002"
 
-/* $D: DIR/.leat, $C: $D/ID, $O: a folder outside, $V: a file in it. All is the stager's own but for
- * what is planted. */
+/* $D: DIR/.leat, $C: $D/ID, $O: a folder outside, $V: a file in it. The stager owns everything
+ * except what is planted. */
 static const struct plant {
 	const char *what;
 	const char *how;
-	const char *names; /* the end of the path that is refused; NULL: it is replaced */
+	const char *names; /* the end of the refused path; NULL: the call replaces it */
 } plants[] = {
 	{"the base is a link", "ln -s $O $D", "/.leat"},
 	{"the base is somebody's", "mkdir $D; chown " SOMEONE " $D", "/.leat"},
@@ -75,7 +75,7 @@ struct world {
 	uid_t uid;
 };
 
-/* What the shell makes of it, with the names above. */
+/* Returns the text that the shell expands it to, with the names above. */
 static char *shell(const struct world *w, const char *text)
 {
 	char *cmd, *said = calloc(1, 65536);
@@ -94,7 +94,7 @@ static char *shell(const struct world *w, const char *text)
 static void make_world(struct world *w, uid_t uid)
 {
 	*w = (struct world){.uid = uid};
-	make_folder("/tmp", "plants", w->root); /* TMPDIR may be root's alone */
+	make_folder("/tmp", "plants", w->root); /* TMPDIR may be accessible to root only */
 	snprintf(w->src, sizeof(w->src), "%s/src", w->root);
 	snprintf(w->to, sizeof(w->to), "%s/to", w->root);
 	snprintf(w->out, sizeof(w->out), "%s/out", w->root);
@@ -106,7 +106,7 @@ static void make_world(struct world *w, uid_t uid)
 	free(shell(w, text));
 }
 
-/* In a process of its own, as the user. What was told of the end, in *r. */
+/* Stages in a process of its own, as the user. *r: the result. */
 static void stage_in(const struct world *w, struct leat_stage_result *r)
 {
 	int p[2];
@@ -142,13 +142,13 @@ static bool ends(const struct world *w, const char *path, const char *end)
 	return n >= m && strcmp(path + n - m, want) == 0;
 }
 
-/* Returns whether it was as it shall be. */
+/* Returns whether the result is the expected one. */
 static bool try_plant(struct world *w, const struct plant *p, struct leat_stage_result *r)
 {
 	static const char look[] =
 		"cd $O; find . -printf '%p %U %m %s %n\\n' | sort; sha256sum victim";
 	char *cmd;
-	/* The stager owns what is not planted, whoever has made it here. */
+	/* The stager owns what is not planted, although the test has made it. */
 	assert_true(asprintf(&cmd,
 			     "rm -rf $D; umask 022; %s; "
 			     "find $D -user 0 -exec chown -h $U {} +; true",
@@ -157,7 +157,7 @@ static bool try_plant(struct world *w, const struct plant *p, struct leat_stage_
 	free(cmd);
 	char *before = shell(w, look);
 	stage_in(w, r);
-	/* A second name is one more, or one less. */
+	/* A second name changes the link count by one. */
 	char *after = shell(w, look);
 	bool good = p->names ? r->code == LEAT_STAGE_PERMISSION && ends(w, r->fail_path, p->names)
 			     : r->code == LEAT_STAGE_DONE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rights against a model: users in groups, asked one by one. */
+/* Rights against a model: users in groups, checked one by one. */
 #include <endian.h>
 #include <linux/posix_acl.h>
 #include <linux/posix_acl_xattr.h>
@@ -16,7 +16,7 @@
 #include "common/base/assert.h"
 
 #define USERS  5u /* 1 to 4, and 0 is root */
-#define GROUPS 4u /* 0 to 3: each user is in those that the bits of his number in `member` say */
+#define GROUPS 4u /* 0 to 3: the bits of a user's number in `member` are the user's groups */
 
 static unsigned seed = 20261127;
 
@@ -69,8 +69,7 @@ static struct rights some_rights(struct acl_pool *p)
 	return r;
 }
 
-/* acl(5); kernel: as Linux does it, which looks at a list only where the group's bits say
- * something. */
+/* acl(5); kernel: like Linux, which reads a list only where the group's bits are not 0. */
 static bool allowed(const struct rights *r, uint32_t user, uint32_t groups, uint32_t bit,
 		    bool kernel)
 {
@@ -139,7 +138,7 @@ static void never_more_may_than_could(void **state)
 		}
 		acl_pool_fini(&p);
 	}
-	/* Most of those who could may still. */
+	/* Most users who had access still have it. */
 	printf("%u of %u kept\n", n_reserved, n_could);
 	assert_true(n_reserved * 10 > n_could * 8);
 }
@@ -166,13 +165,13 @@ static void who_surely_may_may(void **state)
 	}
 }
 
-/* What is usual is kept exactly. */
+/* Usual rights are kept exactly. */
 static void usual_trees(void **state)
 {
 	static const struct {
 		struct rights r, gate, want;
 	} cases[] = {
-		/* alice's files in her home, which nobody else may enter */
+		/* alice's files in her home, which no other user may enter */
 		{{.mode = 0644, .uid = 1, .gid = 1},
 		 {.mode = 0700, .uid = 1, .gid = 1},
 		 {.mode = 0400, .uid = 1, .gid = 1}},
@@ -186,11 +185,11 @@ static void usual_trees(void **state)
 		{{.mode = 0640, .uid = 1, .gid = 2},
 		 {.mode = 0750, .uid = 1, .gid = 2},
 		 {.mode = 0440, .uid = 1, .gid = 2}},
-		/* hers and her group's: by the group she reads too */
+		/* hers and her group's: she also reads as a member of the group */
 		{{.mode = 0640, .uid = 1, .gid = 2},
 		 {.mode = 0750, .uid = 0, .gid = 2},
 		 {.mode = 0440, .uid = 0, .gid = 2}},
-		/* of a group that the folder is not for */
+		/* of a group that may not enter the folder */
 		{{.mode = 0640, .uid = 1, .gid = 3},
 		 {.mode = 0750, .uid = 1, .gid = 2},
 		 {.mode = 0400, .uid = 1, .gid = 3}},
@@ -235,7 +234,7 @@ static void an_audience_reads_every_file(void **state)
 	assert_int_equal(audience_rights(&a, 0, 4, &p, &r), 0);
 	assert_true(allowed(&r, 1, 0, 4, true));
 	assert_false(allowed(&r, 3, 1 << 2, 4, true));
-	/* Nobody but the owner is left. */
+	/* Only the owner is left. */
 	a.uid = 4;
 	audience_add(&a, &mine, 4);
 	assert_int_equal(audience_rights(&a, 3, 5, &p, &r), 0);
@@ -275,7 +274,7 @@ static void lists_from_outside(void **state)
 	const uint8_t *first = r.acl;
 	assert_int_equal(acl_pool_set(&p, &r, acl, len), 0);
 	assert_ptr_equal(r.acl, first);
-	/* Who reads an archive reads its folder. */
+	/* A user who may read an archive may read its folder. */
 	r.mode = 0640;
 	assert_int_equal(rights_of_folder(&r, &p, &folder), 0);
 	assert_int_equal(folder.mode, 0550);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a source grants now: wider rights are followed for the very things that the manifest tells
- * of, never for what somebody has put in their place. */
+/* Present rights at a source: wider rights are applied only to the files and folders that the
+ * manifest names, never to what has replaced them. */
 #include "client/dataset/manifest_make.h"
 #include "client/dataset/scan.h"
 #include "client/dataset/scan_list.h"
@@ -102,14 +102,14 @@ static void own(void *unused)
 	assert_int_equal(mode_of(m, "d"), 0755);
 	assert_int_equal(mode_of(m, "d/known"), 0644);
 	assert_int_equal(mode_of(m, "e"), 0700);
-	/* Emptied and opened: that opens no names. */
+	/* Emptied and opened: this does not open the names. */
 	assert_int_equal(rename(at("set/e/f"), at("f")) | chmod(at("set/e"), 0777), 0);
 	look(m);
 	assert_int_equal(mode_of(m, "e"), 0700);
 	end(m);
 }
 
-/* A folder in another's place, with a file out of that. */
+/* A new folder replaces another, and gets a file of that folder. */
 static void another(void *unused)
 {
 	struct manifest *m = made();
@@ -122,7 +122,7 @@ static void another(void *unused)
 	assert_int_equal(mode_of(m, "d"), 0700);
 	assert_int_equal(mode_of(m, "d/known"), 0644);
 	assert_int_equal(mode_of(m, "d/hidden"), 0400);
-	/* The folder of all of them. */
+	/* A new folder replaces the top folder. */
 	assert_int_equal(chmod(at("set/e"), 0755) | rename(at("set"), at("set.old")), 0);
 	assert_int_equal(mkdir(at("set"), 0700), 0);
 	assert_int_equal(rename(at("set.old/e"), at("set/e")) | chmod(at("set"), 0755), 0);
@@ -132,7 +132,7 @@ static void another(void *unused)
 	end(m);
 }
 
-/* Numbers of inodes come again. */
+/* Inode numbers are used again. */
 static void same_number(void *unused)
 {
 	struct manifest *m = made();
@@ -146,7 +146,7 @@ static void same_number(void *unused)
 	look(m);
 	assert_int_equal(mode_of(m, "d"), 0700);
 	assert_int_equal(mode_of(m, "e/f"), 0600);
-	/* What the source has no such thing of. */
+	/* A folder that is not at the source. */
 	m->dirs[d].born_ns--;
 	m->dirs[d].ino = 0;
 	look(m);
@@ -154,8 +154,8 @@ static void same_number(void *unused)
 	end(m);
 }
 
-/* What was granted to a folder's names is to be noted anew when they are those of another one: the
- * manifest beside the copy is written then. */
+/* The names granted in a folder must be recorded again when another folder has replaced it: then
+ * the manifest beside the copy is written. */
 static void noted(void *unused)
 {
 	struct manifest *m = made();
@@ -172,7 +172,7 @@ static void noted(void *unused)
 	end(m);
 }
 
-/* An access list is asked for by name once more: it is that of the same folder, or none. */
+/* An access list is read by name in a second call: it is that of the same folder, or none. */
 static void list_of_another(void *unused)
 {
 	struct manifest *m = made();

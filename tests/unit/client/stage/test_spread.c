@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who hands a chunk on to whom: nobody gives it to more than a few, and nobody waits in a circle.
- */
+/* Which node sends a chunk to which: no node sends it to more than a few, and no nodes wait in a
+ * circle. */
 #include "client/stage/fetch/spread.h"
 
 #include <setjmp.h>
@@ -37,7 +37,7 @@ static void test_a_tree(void **state)
 			own++;
 			continue;
 		}
-		/* To one who asked before, so that waiting ends. */
+		/* To a node that requested it earlier, so that waiting ends. */
 		assert_true(to < i);
 		assert_true(++given[to] <= SPREAD_FAN);
 		depth[i] = depth[to] + 1;

@@ -129,7 +129,7 @@ static void test_a_second_run_moves_nothing(void **state)
 	assert_int_equal(r->bytes_verified, total_bytes());
 }
 
-/* What goes on takes what is there for its own if it has made it, or given it away, itself. */
+/* A call that continues a copy accepts only files that it has made, or given away, itself. */
 static void test_a_file_of_somebody_else_is_fetched_anew(void **state)
 {
 	struct world *w = *state;
@@ -152,7 +152,7 @@ static void test_a_file_of_somebody_else_is_fetched_anew(void **state)
 	}
 }
 
-/* Names of data sets, and of directories, are nobody's to list. */
+/* No user can list names of data sets or directories. */
 static void test_what_was_made_of_a_source_has_no_name(void **state)
 {
 	struct world *w = *state;
@@ -230,7 +230,7 @@ static void test_damage_is_found_named_and_healed(void **state)
 	assert_int_equal(leat_stage_in(&o, r), 0);
 	assert_int_equal(r->bytes_moved, 1u << 20);
 	assert_same(w, copy);
-	/* A missing file is noticed without reading. */
+	/* A missing file is detected without reading. */
 	char path[4200];
 	snprintf(path, sizeof(path), "%s/sub/chunk", copy);
 	assert_int_equal(unlink(path), 0);
@@ -280,8 +280,8 @@ static void test_a_killed_process_is_gone_on_from(void **state)
 	assert_int_equal(leat_stage_in(&o, r), 0);
 	moved += r->bytes_moved;
 	assert_int_equal(r->bytes_verified, total_bytes());
-	/* What the killed ones wrote is in the page cache still, and is verified, not moved again.
-	 */
+	/* What the killed processes wrote is still in the page cache, and is verified, not copied
+	 * again. */
 	assert_true(moved < total_bytes());
 	assert_same(w, r->path);
 }
@@ -371,7 +371,7 @@ static void test_a_source_that_lies_is_refused(void **state)
 	snprintf(path, sizeof(path), "%s/big", w->src);
 	assert_int_equal(stat(path, &st), 0);
 	damage(w->src, "big", 77777);
-	/* The time stands still: damaged. */
+	/* The time has not changed: damaged. */
 	struct timespec times[2] = {st.st_atim, st.st_mtim};
 	assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 	o.source = "pictures@v1";
@@ -380,7 +380,7 @@ static void test_a_source_that_lies_is_refused(void **state)
 	assert_int_equal(r->code, LEAT_STAGE_SOURCE_CORRUPT);
 	assert_string_equal(r->fail_path, "big");
 	assert_int_equal(r->fail_offset, 77777 / 16384 * 16384);
-	/* It moves: another version. */
+	/* The time has changed: another version. */
 	times[1].tv_sec++;
 	assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 	r = result();
@@ -468,7 +468,7 @@ static struct leat_dataset_info shown(const char *catalog, const char *alias)
 	return info;
 }
 
-/* Each is of its own files, also where others have the same in them. */
+/* Each is a copy of its own files, even if other data sets have equal content. */
 static void test_datasets_of_the_same_content(void **state)
 {
 	struct world *w = *state;
@@ -527,7 +527,7 @@ static void test_of_several_who_give_a_name_one_does(void **state)
 	snprintf(other, sizeof(other), "%s/to", w->root);
 	put_file(other, "file", 1000, 5);
 	for (int round = 0; round < 10; round++) {
-		/* Another content, and then the same one elsewhere. */
+		/* Other content, and then equal content elsewhere. */
 		if (round == 5)
 			free(said("cd %s && rm -r to && cp -a src to", w->root));
 		struct creation c[4];
@@ -577,7 +577,7 @@ static void test_several_directories(void **state)
 		 "test $(find %s -name 'part*' -type l | wc -l) -ge 5",
 		 dir, w->to);
 	assert_int_equal(system(path), 0);
-	/* A wrong list of directories: the copy knows better. */
+	/* A wrong list of directories: the copy has the right one. */
 	snprintf(path, sizeof(path), "%.90s/.leat/%.64s/places", w->to, r->id);
 	assert_int_equal(leat_stage_status(w->to, r->id, &c), 0);
 	assert_int_equal(c.state, LEAT_COPY_READY);
@@ -639,7 +639,7 @@ static void test_out_replaces_nothing_unasked(void **state)
 	assert_same(w, dest);
 }
 
-/* Only where this process may give itself a host's name. */
+/* Only where this process may set a host name. */
 static void test_out_of_two_hosts_has_two_places(void **state)
 {
 	struct world *w = *state;
@@ -671,7 +671,7 @@ static void test_out_of_two_hosts_has_two_places(void **state)
 	free(n);
 }
 
-/* What an exchange has left when its process was killed, or somebody has put there. */
+/* Leftovers of an exchange whose process was killed, or files that a user has put there. */
 static void test_out_takes_nothing_else_with_it(void **state)
 {
 	struct world *w = *state;
@@ -689,7 +689,7 @@ static void test_out_takes_nothing_else_with_it(void **state)
 	o.progress = NULL;
 	char *tmp = said("ls -d %s/.leat-out-*", w->root);
 	put_file(w->root, "other", 2u << 20, 7);
-	/* A folder that is a link, another name of a file that is in use, what was there before. */
+	/* A folder that is a link, another name of a file in use, and the previous content. */
 	free(said("cd %s && rm -rf sub big && ln -s ../to sub && ln ../other big && "
 		  "mkdir -p old/er hollow/.leat-x && touch old/er/file && ln -s /nowhere dangling",
 		  tmp));
@@ -726,7 +726,7 @@ static void test_what_is_kept_from_eviction(void **state)
 	assert_int_equal(leat_stage_pin(w->to, r->id, 1), 0);
 	assert_int_equal(leat_stage_evict(w->to, r->id), -LE_BUSY);
 	assert_int_equal(leat_stage_pin(w->to, r->id, 0), 0);
-	/* The last copy of what is not at its source any more. */
+	/* The last copy of content that its source does not have any longer. */
 	snprintf(path, sizeof(path), "%s/sub/small", w->src);
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(leat_stage_gc(&g, &bytes), 0);
@@ -743,7 +743,7 @@ static void test_what_is_kept_from_eviction(void **state)
 	assert_int_equal(bytes, total_bytes());
 }
 
-/* What a directory holds now is what its name finds, whatever it was in between. */
+/* A directory's name finds the copy of its present content, whatever it was in between. */
 static void test_a_directory_that_is_as_before(void **state)
 {
 	struct world *w = *state;
@@ -768,7 +768,7 @@ static void test_a_directory_that_is_as_before(void **state)
 		assert_int_equal(leat_stage_status(w->to, id[i % 2], &c), 0);
 		assert_int_equal(c.state, LEAT_COPY_READY);
 	}
-	/* Another directory with the same in it. */
+	/* Another directory with equal content. */
 	free(said("cd %s && cp -a src twin", w->root));
 	assert_true(asprintf(&twin, "%s/twin", w->root) > 0);
 	o.source = twin;
@@ -791,15 +791,16 @@ static bool has_mark(const struct world *w, const char *id, const char *mark)
 	return stat(path, &st) == 0;
 }
 
-/* Stages, in a process that is killed while it marks the copy `other`: `mark` of `id` is `there`
- * just before that. */
+/* Stages in a process that is killed while it marks the copy `other`. `there`: whether `mark` of
+ * `id` exists immediately before. */
 static void die_at_mark(const struct world *w, const char *other, const char *id, const char *mark,
 			bool there)
 {
 	char fifo[256];
 	int status;
 	pid_t pid = fork();
-	/* Where the mark is written before it gets its name: whoever opens this waits for ever. */
+	/* Where the mark is written before it gets its name: a process that opens this waits for
+	 * ever. */
 	assert_true(snprintf(fifo, sizeof(fifo), "%s/.leat/%s/stale.%d.tmp", w->to, other,
 			     (int)(pid ? pid : getpid())) < (int)sizeof(fifo));
 	if (pid == 0) {
@@ -827,7 +828,7 @@ static void stage_over(const struct world *w, const char *other)
 	assert_int_equal(c.state, LEAT_COPY_STALE);
 }
 
-/* What was superseded is told to be so by whoever stages next: else it could never be evicted. */
+/* The next stager marks a superseded copy as stale: else it could never be evicted. */
 static void test_killed_before_the_old_one_is_stale(void **state)
 {
 	struct world *w = *state;
@@ -839,11 +840,11 @@ static void test_killed_before_the_old_one_is_stale(void **state)
 		assert_int_equal(leat_stage_in(&o, r), 0);
 		memcpy(id[i], r->id, sizeof(id[0]));
 	}
-	/* The copy is there already. */
+	/* The copy exists already. */
 	put_file(w->src, "sub/small", 100, 2);
 	die_at_mark(w, id[1], id[0], "stale", false);
 	stage_over(w, id[1]);
-	/* It is made. */
+	/* The copy is made. */
 	assert_int_equal(leat_stage_evict(w->to, id[1]), 0);
 	put_file(w->src, "sub/small", 100, 9);
 	die_at_mark(w, id[0], id[1], "READY", true);
@@ -863,7 +864,7 @@ static void fail_to_mark(const struct world *w, const char *other)
 	assert_int_equal(rmdir(temp), 0);
 }
 
-/* As if who staged had been killed: the next one does it. */
+/* As if the stager had been killed: the next one marks it. */
 static void test_the_old_one_could_not_be_marked(void **state)
 {
 	struct world *w = *state;
@@ -872,13 +873,13 @@ static void test_the_old_one_could_not_be_marked(void **state)
 	char id[2][LEAT_ID_SIZE];
 	assert_int_equal(leat_stage_in(&o, r), 0);
 	memcpy(id[0], r->id, sizeof(id[0]));
-	/* It is made. */
+	/* The copy is made. */
 	put_file(w->src, "sub/small", 100, 9);
 	fail_to_mark(w, id[0]);
 	stage_over(w, id[0]);
 	assert_int_equal(leat_stage_in(&o, r), 0);
 	memcpy(id[1], r->id, sizeof(id[1]));
-	/* The copy is there already. */
+	/* The copy exists already. */
 	put_file(w->src, "sub/small", 100, 2);
 	fail_to_mark(w, id[1]);
 	stage_over(w, id[1]);
@@ -939,7 +940,7 @@ static void change_source(void *arg, enum leat_stage_milestone m)
 	assert_int_equal(c->pipe ? mkfifo(path, 0644) : symlink("/dev/zero", path), 0);
 }
 
-/* What stands for a file by now is neither waited for nor read. */
+/* What has replaced a file is not waited for, nor read. */
 static void test_a_source_that_is_no_file_any_more(void **state)
 {
 	struct world *w = *state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Staging out where a rename that is done tells of an error, or fails. timeout: 60 */
+/* Staging out where a rename that was executed returns an error, or fails. timeout: 60 */
 #include "client/include/leat/leat_stage.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ struct world {
 	char root[FOLDER_MAX], src[96], dest[96], to[96];
 };
 
-/* What the next renames do. */
+/* The result of the next renames. */
 static enum { AS_ALWAYS, DONE_AND_FAILED, FAILED } fault;
 
 int renameat2(int from_fd, const char *from, int to_fd, const char *to, unsigned flags)
@@ -77,7 +77,7 @@ static int out(const struct world *w, bool replace)
 	return leat_stage_out(&o, &r);
 }
 
-/* What the command says, in one line. */
+/* Checks the one line that the command prints. */
 static void assert_said(const struct world *w, const char *command, const char *want)
 {
 	char cmd[400], line[512] = "";
@@ -90,7 +90,7 @@ static void assert_said(const struct world *w, const char *command, const char *
 	assert_string_equal(line, want);
 }
 
-/* Something else has the name that a repeated call finds, so that another one is used. */
+/* Something else gets the name that a repeated call finds, so that another name is used. */
 static void occupy(const struct world *w)
 {
 	fault = FAILED;
@@ -132,7 +132,7 @@ static void test_failed(void **state)
 	struct world *w = *state;
 	struct stat st;
 	char inode[32];
-	/* It is found by the next one, which gives its directory the name. */
+	/* The next call finds it, and gives its directory the name. */
 	fault = FAILED;
 	assert_int_equal(out(w, false), -LE_IO);
 	assert_said(w, "stat -c %a .leat-out-*", "700");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Archives staged as folders, through the public calls: what is in them, what they must not do, and
- * what is left when the process dies. timeout: 120 */
+/* Archives staged as folders, through the public calls: their content, what they must not do, and
+ * the leftovers when the process dies. timeout: 120 */
 #include "client/include/leat/leat_stage.h"
 
 #include <fcntl.h>
@@ -175,7 +175,7 @@ static void test_members_become_files(void **state)
 	assert_int_equal(size_of(r, "plain"), 4);
 	assert_int_equal(size_of(r, "a/passwd"), SIZE_MAX);
 	assert_int_equal(size_of(r, "a.tar"), SIZE_MAX);
-	/* With tar's own eyes. */
+	/* According to tar. */
 	char *cmd;
 	assert_true(asprintf(&cmd,
 			     "cd %s && mkdir x && tar xf a.tar -C x --exclude=passwd "
@@ -184,7 +184,7 @@ static void test_members_become_files(void **state)
 			     w->src, r->path) > 0);
 	assert_int_equal(system(cmd), 0);
 	free(cmd);
-	/* The archives have gone. */
+	/* The copies of the archives are removed. */
 	assert_int_equal(copies(w), 1);
 }
 
@@ -284,7 +284,7 @@ static void test_what_cannot_be_unpacked_is_told(void **state)
 
 /* ---- compressed ---- */
 
-/* By the program that people use; false: it is not here. */
+/* Packs with the usual program; false: it is not installed. */
 static bool pack(const struct world *w, const char *tar, const char *packer, const char *end)
 {
 	char *cmd;
@@ -312,7 +312,7 @@ static void test_compressed_archives(void **state)
 		tar_add(w, "two", '0', "", 2500000 + (size_t)i);
 		tar_add(w, "linked", '1', "sub/one", 0);
 		tar_end(w);
-		/* One that cannot be packed stays as it is. */
+		/* An archive that cannot be packed stays as it is. */
 		pack(w, name, how[i][0], how[i][1]);
 	}
 	good_archives(w);
@@ -400,7 +400,7 @@ static void test_a_damaged_stream(void **state)
 	for (int i = 0; i < 3; i++) {
 		FILE *f = fopen(path, "r+");
 		assert_non_null(f);
-		/* A byte of the data; cut off; something behind the end. */
+		/* A byte of the data; a truncation; something after the end. */
 		if (i == 0) {
 			fseek(f, 20000, SEEK_SET);
 			int c = fgetc(f);
@@ -418,7 +418,7 @@ static void test_a_damaged_stream(void **state)
 	}
 }
 
-/* More than there may be. *ret_missing: how much more. */
+/* More than the capacity. *ret_missing: by how much. */
 static void too_much(struct world *w, const char *path, uint64_t *ret_missing)
 {
 	struct leat_stage_options o = {.size = sizeof(o),
@@ -436,7 +436,7 @@ static void too_much(struct world *w, const char *path, uint64_t *ret_missing)
 	free(r);
 }
 
-/* A thousand times as large as it is: refused before the disk is full of it. */
+/* A thousand times as large unpacked: refused before the disk is full. */
 static void test_a_bomb_that_is_packed(void **state)
 {
 	struct world *w = *state;
@@ -483,7 +483,7 @@ static void *cancel_thread(void *arg)
 	return NULL;
 }
 
-/* By what was asked for, while it is unpacked already. */
+/* Cancels once, by the source's name, during unpacking. */
 static void cancel_once(void *arg, const struct leat_stage_progress *p)
 {
 	struct cancelling *c = arg;
@@ -491,10 +491,11 @@ static void cancel_once(void *arg, const struct leat_stage_progress *p)
 	if (c->asked || strcmp(p->phase, "unpack") != 0)
 		return;
 	c->asked = true;
-	/* A thread of a job calls nothing that waits for another one. */
+	/* A job's thread must not wait for another job. */
 	assert_int_equal(pthread_create(&thread, NULL, cancel_thread, c), 0);
 	pthread_join(thread, NULL);
-	/* Longer than between two looks of the job: it looks at the next opportunity. */
+	/* Longer than the interval at which the job polls: it sees the cancellation at its next
+	 * poll. */
 	usleep(150000);
 }
 

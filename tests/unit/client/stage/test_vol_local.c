@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rights are given to what was found under a name, whatever others exchange it for meanwhile. */
+/* Rights are given to the file that was found under a name, even if another process exchanges it
+ * meanwhile. */
 #include "client/dataset/vol.h"
 
 #include <fcntl.h>
@@ -40,7 +41,7 @@ static mode_t mode_of(const char *path)
 	return st.st_mode & 07777;
 }
 
-/* The file's name is now the file's, now that of a link to the victim. */
+/* The name is alternately that of the file and that of a link to the victim. */
 static pid_t exchanger(void)
 {
 	pid_t pid = fork();
@@ -75,8 +76,8 @@ static void swapped(void *unused)
 	assert_int_equal(mode_of(victim), 0600);
 }
 
-/* What is written is a new file, whatever waits under names that can be foretold; and nothing is
- * left where it fails. */
+/* A new file is written, whatever exists under names that can be predicted; and a failure leaves
+ * nothing. */
 static void written(void *unused)
 {
 	char planted[FOLDER_MAX + 32], folder[FOLDER_MAX + 16];
