@@ -15,13 +15,14 @@
 
 #include "common/proto/mds_proto.h"
 
-/* A cookie's upper bits count, as the servers' do, so that places of 32 bits differ, too. */
+/* A cookie's upper bits are used, as in the servers' cookies, so that folding to 32 bits changes
+ * them. */
 #define COOKIE(i) (((uint64_t)(i) + 1) << 48)
 #define SLOT_SIZE (1u << 20)
 
 struct fake fake;
 
-/* ---- its controls ---- */
+/* ---- controls ---- */
 
 struct client *fake_start(void)
 {
@@ -120,7 +121,7 @@ void fake_take_cred(const struct cred *cred)
 		memcpy(&fake.groups[i], cred->groups.data + 4 * i, 4);
 }
 
-/* ---- what is in it ---- */
+/* ---- nodes ---- */
 
 struct fake_node *fake_node_of(struct ino ino)
 {
@@ -672,7 +673,7 @@ int ll_layout_set(struct client *c, const struct cred *cred, struct ino ino,
 	return 0;
 }
 
-/* ---- what it tells of itself ---- */
+/* ---- statistics ---- */
 
 void ll_stats(struct client *c, struct ll_stats *ret_stats)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A double of the client library at client/ll.h: a file system in memory, of one client, that does
- * what the comments there say. A test may have a call fail or wait, and sees what was asked.
+ * A double of the client library at client/ll.h: a file system in memory, of one client, that
+ * behaves as the comments there say. A test may make a call fail or wait, and can read what was
+ * requested.
  *
- * There is one per process, owned by the loop that called fake_start. `struct client` is never
- * looked into.
+ * There is one per process, owned by the loop that called fake_start. No code reads `struct
+ * client`.
  */
 #ifndef LEAT_TESTS_UNIT_FUSE_FAKE_CLIENT_H
 #define LEAT_TESTS_UNIT_FUSE_FAKE_CLIENT_H
@@ -17,7 +18,7 @@
 
 struct fake_node {
 	struct attr attr; /* ino 0: free */
-	uint8_t *data;    /* a file's, or a link's target */
+	uint8_t *data;    /* a file's bytes, or a link's target */
 	uint64_t opens;
 };
 
@@ -31,25 +32,25 @@ struct ll_file {
 };
 
 extern struct fake {
-	/* What it does: the named call fails, once or for ever; the named call waits. */
+	/* Controls: the named call fails, once or always; the named call waits. */
 	const char *fail_fn, *block_fn;
 	int fail_status;
 	bool fail_always;
-	bool stubborn; /* what waits goes on waiting when it is interrupted */
+	bool stubborn; /* a waiting call is not ended by an interrupt */
 	bool leased, judged, changed, past_pages;
 	uint64_t attr_us, name_us;
 	int drain_status;
 	bool copies; /* ll_copy works */
 	int64_t mds_now_ns;
-	/* What it was asked. */
+	/* What was requested. */
 	struct cred cred;
 	uint32_t n_groups, groups[64];
 	uint32_t flags, mask; /* of the last open, create, setattr, setxattr, rename */
 	struct attr set;
 	uint32_t n_prefetches, n_look_ahead, n_held, n_leases, n_withdrawn, n_pages_gone;
-	uint64_t unique; /* of the request by which something was opened last */
+	uint64_t unique; /* of the request of the last open */
 	bool data_only;
-	/* What is in it. */
+	/* The content. */
 	struct fake_node nodes[FAKE_NODES];
 	uint32_t n_nodes;
 	struct fake_name {
@@ -75,27 +76,27 @@ extern struct fake {
 	struct slot_pool *slots;
 	struct waitq waiting;
 } fake;
-/* What ll_layout_set and ll_quota_set got last (common/proto/mds_proto.h). */
+/* The last arguments of ll_layout_set and ll_quota_set (common/proto/mds_proto.h). */
 struct mds_quota_set_req;
 extern struct layout fake_layout;
 extern struct mds_quota_set_req fake_quota;
 
-/* An empty file system, in a fiber. stop: what waits goes on. fini: nothing is open any more. */
+/* Starts an empty file system, in a fiber. stop: ends the waits. fini: nothing may be open. */
 struct client *fake_start(void);
 void fake_stop(void);
 void fake_fini(void);
 
-/* Makes it without a request: a node. mode with the type. */
+/* Makes a node without a request. mode includes the type. */
 struct fake_node *fake_make(uint64_t dir, const char *name, uint32_t mode);
-/* With so much of one byte in it. */
+/* Makes a file of len bytes, all equal to byte. */
 struct fake_node *fake_file(const char *name, uint8_t byte, uint64_t len);
-/* NULL: there is none. */
+/* Returns NULL if there is none. */
 struct fake_node *fake_find(uint64_t dir, const char *name);
-/* How often a function of ll.h was called since fake_start. */
+/* Returns the number of calls of a function of ll.h since fake_start. */
 uint32_t fake_count(const char *fn);
-/* What waits goes on. */
+/* Wakes the waiting calls. */
 void fake_unblock(void);
-/* The next call of that function fails. */
+/* Makes the next call of that function fail. */
 void fake_fail(const char *fn, int status);
 
 /* ---- for its own files ---- */
@@ -105,11 +106,11 @@ void fake_fail(const char *fn, int status);
 int fake_enter(const char *fn);
 void fake_note(const char *fn);
 void fake_take_cred(const struct cred *cred);
-/* NULL: there is none. */
+/* Returns NULL if there is none. */
 struct fake_node *fake_node_of(struct ino ino);
 struct fake_name *fake_name_of(uint64_t dir, const char *name, size_t len);
 struct fake_node *fake_add_node(uint32_t mode);
-/* -LE_EXIST. Of the caller, without the bits of its umask. */
+/* Returns 0 or -LE_EXIST. The node belongs to the caller; the bits of the umask are cleared. */
 int fake_make_name(struct ino parent, struct bytes name, uint32_t mode,
 		   struct fake_node **ret_node);
 void fake_resize(struct fake_node *n, uint64_t size);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Of the double of the client library: open files and locks. */
+/* Part of the double of the client library: open files and locks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -271,7 +271,7 @@ static struct fake_lock *in_the_way(struct ino ino, const struct file_lock *want
 	return NULL;
 }
 
-/* Whole locks only: none is cut in two. */
+/* Whole locks only: no lock is split. */
 static void drop_locks(struct ino ino, const struct file_lock *l)
 {
 	for (uint32_t i = 0; i < FAKE_LOCKS; i++)

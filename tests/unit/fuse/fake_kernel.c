@@ -61,7 +61,7 @@ void kernel_send_as(struct fake_kernel *k, uint64_t unique, uint32_t opcode, uin
 		iov[i + 1] = (struct iovec){(void *)parts[i].data, parts[i].len};
 		h.len += (uint32_t)parts[i].len;
 	}
-	/* The daemon has not read yet what came before. */
+	/* The daemon has not yet read the messages before. */
 	while (writev(k->fd, iov, (int)n + 1) != h.len) {
 		assert_int_equal(errno, EAGAIN);
 		assert_int_equal(fiber_sleep_us(1000), 0);
@@ -76,7 +76,7 @@ uint64_t kernel_send(struct fake_kernel *k, uint32_t opcode, uint64_t node,
 	return k->unique;
 }
 
-/* ---- what comes from the daemon ---- */
+/* ---- messages from the daemon ---- */
 
 static void take_notification(struct fake_kernel *k, const struct fuse_out_header *h,
 			      const uint8_t *data)
@@ -93,7 +93,8 @@ static void take_notification(struct fake_kernel *k, const struct fuse_out_heade
 		k->invals[k->n_invals++] = (struct kernel_inval){out.ino, out.off, out.len};
 }
 
-/* One message: a reply, to be freed; NULL: a notification, or *ret_none. */
+/* Takes one message. Returns a reply, which the caller frees, or NULL: a notification, or
+ * *ret_none. */
 static struct kernel_reply *take_one(struct fake_kernel *k, bool *ret_none)
 {
 	struct kernel_reply *r = malloc(sizeof(*r));
@@ -123,7 +124,7 @@ static bool wait_readable(struct fake_kernel *k, uint64_t until_us)
 	return net_poll(k->fd, POLLIN, until_us) > 0;
 }
 
-/* Everything that is there. */
+/* Takes all messages that have arrived. */
 static void take_all(struct fake_kernel *k)
 {
 	bool none = false;

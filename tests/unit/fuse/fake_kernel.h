@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel's side of /dev/fuse, over a pair of sockets that keep messages apart: it sends
+ * The kernel's side of /dev/fuse, over a pair of sockets that keep messages apart. It sends
  * requests, and takes replies and notifications, as fs/fuse of Linux does.
  *
- * Used by one fiber at a time; what waits gives way to the daemon, which runs on the same loop, and
- * fails the test after KERNEL_PATIENCE_MS.
+ * Used by one fiber at a time. A wait lets the daemon run, which is on the same loop, and fails the
+ * test after KERNEL_PATIENCE_MS.
  */
 #ifndef LEAT_TESTS_UNIT_FUSE_FAKE_KERNEL_H
 #define LEAT_TESTS_UNIT_FUSE_FAKE_KERNEL_H
@@ -62,10 +62,10 @@ struct kernel_inval {
 struct fake_kernel {
 	int fd, device_fd; /* device_fd: the daemon's end; it is duplicated for each daemon */
 	uint64_t unique;   /* of the last request */
-	uint32_t uid, gid; /* of those that follow */
+	uint32_t uid, gid; /* of the next requests */
 	pid_t pid;
 	uint64_t init_flags; /* what this kernel offers */
-	/* What has come beside the reply that was waited for. */
+	/* Replies that arrived while another one was waited for. */
 	struct kernel_reply *stash[KERNEL_STASH];
 	uint32_t n_stash;
 	struct kernel_inval invals[256];
@@ -74,7 +74,7 @@ struct fake_kernel {
 
 void kernel_open(struct fake_kernel *k);
 void kernel_close(struct fake_kernel *k);
-/* The daemon's end, for another daemon. */
+/* Returns the daemon's end, for another daemon. */
 int kernel_device(const struct fake_kernel *k);
 
 struct kernel_part {
@@ -88,38 +88,39 @@ struct kernel_part {
 /* Sends a request of up to three parts, and returns its number. */
 uint64_t kernel_send(struct fake_kernel *k, uint32_t opcode, uint64_t node,
 		     const struct kernel_part *parts, uint32_t n);
-/* The same with a number of its own: one that is sent again. */
+/* Like kernel_send with a given number: for a request that is sent again. */
 void kernel_send_as(struct fake_kernel *k, uint64_t unique, uint32_t opcode, uint64_t node,
 		    const struct kernel_part *parts, uint32_t n);
-/* Waits for the reply to a request: its errno. */
+/* Waits for the reply to a request. Returns its errno. */
 int kernel_wait(struct fake_kernel *k, uint64_t unique, struct kernel_reply *ret_reply);
-/* Has the reply come? Waits for as long as the daemon needs for another request first. */
+/* Returns whether the reply has arrived. Waits first for as long as the daemon needs for another
+ * request. */
 bool kernel_has_reply(struct fake_kernel *k, uint64_t unique);
-/* Sends, waits: the errno. */
+/* Sends a request and waits for the reply. Returns its errno. */
 #define kernel_call(k, opcode, node, ret_reply, ...)                                               \
 	kernel_wait(k,                                                                             \
 		    kernel_send(k, opcode, node, (const struct kernel_part[]){__VA_ARGS__},        \
 				sizeof((const struct kernel_part[]){__VA_ARGS__}) /                \
 					sizeof(struct kernel_part)),                               \
 		    ret_reply)
-/* A signal for the caller of that request. */
+/* Sends a signal for the caller of that request. */
 void kernel_interrupt(struct fake_kernel *k, uint64_t unique);
-/* INIT as Linux 6.9 sends it; the answer. */
+/* Sends INIT as Linux 6.9 does, and returns the reply. */
 void kernel_init(struct fake_kernel *k, struct kernel_reply *ret_reply);
 
-/* Takes what has come, for up to ms milliseconds or until there are n notifications. */
+/* Takes messages for up to ms milliseconds or until there are n notifications. */
 void kernel_take(struct fake_kernel *k, uint32_t n, uint32_t ms);
-/* Has there been a notification for that inode? attr: of attributes only. */
+/* Returns whether a notification for that inode has arrived. attr: one of attributes only. */
 bool kernel_was_notified(struct fake_kernel *k, uint64_t node, bool attr);
 
 /* ---- what programs do ---- */
 int kernel_lookup(struct fake_kernel *k, uint64_t dir, const char *name, struct kernel_reply *r);
 int kernel_getattr(struct fake_kernel *k, uint64_t node, struct kernel_reply *r);
-/* Open: the number. Asserts that it works. */
+/* Opens a file and returns its number. Asserts success. */
 uint64_t kernel_open_file(struct fake_kernel *k, uint64_t node, uint32_t flags);
-/* Creates and opens: *ret_node, the number. Asserts that it works. */
+/* Creates and opens a file: returns *ret_node and the file's number. Asserts success. */
 uint64_t kernel_create(struct fake_kernel *k, const char *name, uint32_t mode, uint64_t *ret_node);
-/* As a program reads and writes past the page cache. */
+/* Like a program that reads and writes without the page cache. */
 int kernel_write(struct fake_kernel *k, uint64_t node, uint64_t fh, uint64_t off, const void *buf,
 		 uint32_t len);
 int kernel_read(struct fake_kernel *k, uint64_t node, uint64_t fh, uint64_t off, uint32_t len,

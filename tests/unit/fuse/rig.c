@@ -19,8 +19,8 @@
 #include "fuse/ops/table.h"
 #include "fuse/restart/handle_table.h"
 
-/* What Linux 6.9 offers in INIT, as far as a mount looks at it: flags up to FUSE_INIT_EXT, and of
- * the second word FUSE_HAS_EXPIRE_ONLY, FUSE_DIRECT_IO_ALLOW_MMAP and FUSE_HAS_RESEND. */
+/* What Linux 6.9 offers in INIT, as far as a mount uses it: flags up to FUSE_INIT_EXT, and of the
+ * second word FUSE_HAS_EXPIRE_ONLY, FUSE_DIRECT_IO_ALLOW_MMAP and FUSE_HAS_RESEND. */
 #define LINUX_6_9 (0x7fffffffull | 1ull << 35 | 1ull << 36 | 1ull << 39)
 #define END_MS    5000u
 
@@ -42,7 +42,7 @@ static void helper_map(int fd)
 	assert_true(rig_helper != MAP_FAILED);
 }
 
-/* The daemon had given up waiting when this process began. */
+/* The daemon had stopped waiting when this process began. */
 static bool is_given_up(void)
 {
 	struct pollfd p = {.fd = STDOUT_FILENO};
@@ -71,7 +71,7 @@ static bool answer_one(void)
 	return write(STDOUT_FILENO, &a, sizeof(a)) == sizeof(a) && write(STDOUT_FILENO, "", 1) == 1;
 }
 
-/* Before main: the tests shall not run once more there. */
+/* Before main: the helper process must not run the tests. */
 static __attribute__((constructor)) void be_helper(int argc, char **argv)
 {
 	if (argc != 3 || strcmp(argv[1], PROBE_SIZE) != 0)
@@ -163,7 +163,7 @@ static void wait_ended(const struct rig_daemon *d)
 	assert_true(d->ended);
 }
 
-/* The device looks as that of a file system that has been unmounted: poll says POLLERR. */
+/* Makes the device look like that of an unmounted file system: poll returns POLLERR. */
 static void unmount_device(int fd)
 {
 	int p[2];
@@ -174,14 +174,14 @@ static void unmount_device(int fd)
 	close(p[1]);
 }
 
-/* What is freed of a daemon that is through: what the process of a real one would leave. */
+/* Frees what the exit of a real daemon's process would free. */
 static void daemon_fini(struct rig_daemon *d)
 {
 	struct leatfs *fs = &d->fs;
 
 	unmount_device(fuse_session_fd(fs->session));
 	for (uint32_t at = 0; at < restart->files_top; at++) {
-		uint8_t used = restart->files[at].used; /* perhaps by the next one */
+		uint8_t used = restart->files[at].used; /* perhaps used by the next daemon */
 
 		if (fs->handles.files[at] != NULL)
 			open_files_end(fs, fs->handles.files[at]);
@@ -189,7 +189,7 @@ static void daemon_fini(struct rig_daemon *d)
 	}
 	kernel_size_drop_previous(fs);
 	invalidator_stop(fs);
-	fiber_yield(); /* what it posts */
+	fiber_yield(); /* the mail that it posts */
 	assert_int_equal(fiber_sleep_us(1000), 0);
 	kernel_size_fini(fs);
 	session_end(fs);
@@ -239,7 +239,7 @@ int rig_take_over(void)
 	return rig_resume();
 }
 
-/* Everything that programs have open is closed, and the device goes. */
+/* Closes everything that programs have open, and destroys the device. */
 static void kernel_unmount_all(void)
 {
 	static struct kernel_reply r;

@@ -16,14 +16,14 @@
 
 extern struct rig {
 	struct fake_kernel k;
-	struct leatfs *fs; /* of the daemon that serves */
-	/* Kept until the process ends: what a daemon leaves behind nobody frees. */
+	struct leatfs *fs; /* of the daemon in service */
+	/* Kept until the process ends: a stopped daemon's memory is not freed. */
 	struct rig_daemon {
 		struct leatfs fs;
 		bool ended, handed_over;
 	} daemons[RIG_DAEMONS];
 	uint32_t n_daemons;
-	/* Set before rig_run, for what the mount is like. */
+	/* Set before rig_run: the properties of the mount. */
 	struct rig_options {
 		bool local_locks, ino32, strict_atime;
 		uint32_t slow_ms;
@@ -36,9 +36,9 @@ extern struct rig {
 } rig;
 
 /*
- * The helper process of kernel/kernel_size.c is this program once more, which then does what a
- * helper of the kernel would: it waits until the test has asked for attributes by its number, and
- * answers what the test says that the kernel believes. Shared by both processes.
+ * The helper process of kernel/kernel_size.c is this program, started again, which then behaves as
+ * the kernel's helper would: it waits until the test has requested attributes by its number, and
+ * answers with the size that the test sets as the kernel's. Shared by both processes.
  */
 extern struct rig_helper {
 	_Atomic uint32_t n_asked, n_answers; /* the test raises n_answers to n_asked */
@@ -60,7 +60,7 @@ void rig_run(void (*test)(void));
 		rig_run(name);                                                                     \
 	}
 
-/* The same of what a mount does only with a libfuse that is not older than 3.17. */
+/* Like RIG_TEST, for what a mount does only with libfuse 3.17 or newer. */
 #define RIG_TEST_OF_NEW_LIBFUSE(name)                                                              \
 	static void run_##name(void **state)                                                       \
 	{                                                                                          \
@@ -71,10 +71,10 @@ void rig_run(void (*test)(void));
 		rig_run(name);                                                                     \
 	}
 
-/* The daemon that serves is told to make room, and another one takes over: 0, or why it cannot;
- * then the mount has no daemon. rig.o: what the next one is like. */
+/* Stops the daemon in service, and starts another one that takes over. Returns 0, or the reason why
+ * it cannot; then the mount has no daemon. rig.o: the properties of the next one. */
 int rig_take_over(void);
-/* The two halves: the former is done. */
+/* The two halves: rig_hand_over stops the previous daemon. */
 void rig_hand_over(void);
 int rig_resume(void);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attributes, extended attributes, flags, statfs; and who asks. */
+/* Attributes, extended attributes, flags, statfs; and the callers of requests. */
 #include "tests/unit/fuse/rig.h"
 
 #include <errno.h>
@@ -58,7 +58,7 @@ static void setattr_masks(void)
 			 0);
 	assert_int_equal(fake.mask, SET_SIZE);
 	assert_int_equal(r.attr.attr.size, 10);
-	/* "Now" comes with a time of the kernel's, which does not count. */
+	/* "Now" comes with a time of the kernel's, which is ignored. */
 	assert_int_equal(
 		setattr(node, (struct fuse_setattr_in){.valid = FATTR_ATIME | FATTR_ATIME_NOW |
 								FATTR_MTIME,
@@ -67,7 +67,7 @@ static void setattr_masks(void)
 		0);
 	assert_int_equal(fake.mask, SET_ATIME_NOW | SET_MTIME);
 	assert_int_equal(fake.set.mtime_ns, 7000000005);
-	/* What 64 bits of nanoseconds cannot hold. */
+	/* Times that 64 bits of nanoseconds cannot hold. */
 	assert_int_equal(
 		setattr(node, (struct fuse_setattr_in){.valid = FATTR_MTIME, .mtime = 1ull << 60}),
 		0);
@@ -76,7 +76,7 @@ static void setattr_masks(void)
 								.mtime = (uint64_t) - (1ll << 60)}),
 			 0);
 	assert_true(fake.set.mtime_ns == INT64_MIN);
-	/* Nothing to change: only asked for. */
+	/* Nothing to change: the attributes are only read. */
 	assert_int_equal(fake_count("ll_setattr"), 5);
 	assert_int_equal(setattr(node, (struct fuse_setattr_in){.valid = 0}), 0);
 	assert_int_equal(fake_count("ll_setattr"), 5);
@@ -158,7 +158,7 @@ static void xattrs(void)
 {
 	assert_int_equal(setxattr("user.a", "hello", 0), 0);
 	assert_int_equal(fake.flags, 0);
-	assert_int_equal(getxattr("user.a", 0), 0); /* how long is it? */
+	assert_int_equal(getxattr("user.a", 0), 0); /* a query of the length */
 	assert_int_equal(r.xattr.size, 5);
 	assert_int_equal(getxattr("user.a", 5), 0);
 	assert_int_equal(r.len, 5);
@@ -213,9 +213,9 @@ static void run_access_list_of_an_old_kernel(void **state)
 	rig_run(access_list_of_an_old_kernel);
 }
 
-/* ---- who asks ---- */
+/* ---- callers ---- */
 
-/* A process that is what fn makes of it, until it is reaped. */
+/* Starts a process that fn prepares, and that lives until it is reaped. */
 static pid_t process(void (*fn)(void))
 {
 	int p[2];
@@ -238,7 +238,7 @@ static pid_t process(void (*fn)(void))
 static void reap(pid_t pid)
 {
 	kill(pid, SIGKILL);
-	(void)!waitpid(pid, NULL, 0); /* SIGCHLD is ignored: -1 once it is gone */
+	(void)!waitpid(pid, NULL, 0); /* SIGCHLD is ignored: -1 when the process has ended */
 }
 
 static void in_groups(void)
@@ -249,7 +249,7 @@ static void in_groups(void)
 		_exit(1);
 }
 
-/* Where the metadata server judges it gets the groups, from /proc, and no word of ours. */
+/* Where the metadata server checks access, it gets the groups, from /proc, and no CRED_CHECKED. */
 static void groups_of_the_caller(void)
 {
 	if (geteuid() != 0)
@@ -268,7 +268,7 @@ static void groups_of_the_caller(void)
 	assert_int_equal(fake.cred.flags, CRED_CHECKED);
 	assert_int_equal(fake.n_groups, 0);
 	reap(rig.k.pid);
-	/* Of who is gone nothing is known. */
+	/* Nothing can be read of a process that has ended. */
 	fake.judged = true;
 	assert_int_equal(kernel_lookup(&rig.k, 1, "x", &r), 0);
 	assert_int_equal(fake.n_groups, 0);
@@ -281,7 +281,7 @@ static void without_capabilities(void)
 		_exit(1);
 }
 
-/* What only the owner may do the metadata server judges for all who have no capability. */
+/* For callers without the capability, the metadata server checks what only the owner may do. */
 static void owner_is_judged_by_the_server(void)
 {
 	uint64_t node = fake_file("a", 'a', 1)->attr.ino.v;
@@ -292,7 +292,7 @@ static void owner_is_judged_by_the_server(void)
 	rig.k.uid = 6001;
 	assert_int_equal(setattr(node, (struct fuse_setattr_in){.valid = FATTR_MODE}), 0);
 	assert_int_equal(fake.cred.flags, 0);
-	/* With the size, which a writer may set, too: the kernel has looked. */
+	/* The size, which a writer may set, too, was checked by the kernel. */
 	assert_int_equal(setattr(node, (struct fuse_setattr_in){.valid = FATTR_SIZE}), 0);
 	assert_int_equal(fake.cred.flags, CRED_CHECKED);
 	reap(rig.k.pid);
@@ -316,7 +316,7 @@ static void trusted_names_are_hidden(void)
 	assert_int_equal(r.len, 7);
 	assert_memory_equal(r.data, "user.b", 7);
 	reap(rig.k.pid);
-	assert_int_equal(listxattr(100), 0); /* nor for who is gone */
+	assert_int_equal(listxattr(100), 0); /* nor for a process that has ended */
 	assert_int_equal(r.len, 7);
 }
 RIG_TEST(trusted_names_are_hidden)
@@ -340,7 +340,7 @@ static void flags(void)
 	assert_int_equal(flags_call(FS_IOC_SETFLAGS, &set, 4, 0), 0);
 	assert_int_equal(n->attr.flags, ATTR_APPEND | ATTR_NODUMP);
 	assert_int_equal(fake.mask, SET_FLAGS);
-	kernel_take(&rig.k, 1, 1000); /* the change time is another one */
+	kernel_take(&rig.k, 1, 1000); /* the change time has changed */
 	assert_true(kernel_was_notified(&rig.k, n->attr.ino.v, true));
 	assert_int_equal(flags_call(FS_IOC_GETFLAGS, NULL, 0, 4), 0);
 	memcpy(&got, r.ioctl_data, 4);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose open was refused, and what he has found since. */
+/* Which threads' opens were refused, and what they have looked up since. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@ static void test_only_what_was_found_after_a_refusal(void **state)
 
 	(void)state;
 	estale_retry_found(&r, 7, 100);
-	assert_false(estale_retry_take(&r, 7, 100)); /* nothing was refused */
+	assert_false(estale_retry_take(&r, 7, 100)); /* no open was refused */
 	estale_retry_add(&r, 7, 99);
 	assert_false(estale_retry_take(&r, 7, 100)); /* not looked up again */
 	estale_retry_add(&r, 7, 99);
@@ -39,7 +39,7 @@ static void test_the_same_without_a_lookup(void **state)
 	assert_true(estale_retry_take(&r, 7, 99));
 	assert_false(estale_retry_take(&r, 7, 99));
 	estale_retry_add(&r, 7, 99);
-	estale_retry_found(&r, 7, 100); /* by a name, which is another file's now */
+	estale_retry_found(&r, 7, 100); /* by a name that is now another file's */
 	assert_false(estale_retry_take(&r, 7, 99));
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Open files: data in and out, what the kernel is told about its cache, errors. */
+/* Open files: data in and out, notifications about the kernel's cache, errors. */
 #include "tests/unit/fuse/rig.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ static void create_write_read(void)
 	assert_int_equal(kernel_read(&rig.k, node, fh, 5, BIG, &r), 0);
 	assert_int_equal(r.len, BIG);
 	assert_memory_equal(r.data, big, BIG);
-	assert_int_equal(kernel_read(&rig.k, node, fh, BIG, 100, &r), 0); /* over the end */
+	assert_int_equal(kernel_read(&rig.k, node, fh, BIG, 100, &r), 0); /* beyond the end */
 	assert_int_equal(r.len, 5);
 	assert_int_equal(kernel_read(&rig.k, node, fh, 1 << 20, 100, &r), 0);
 	assert_int_equal(r.len, 0);
@@ -40,7 +40,7 @@ static void create_write_read(void)
 	assert_int_equal(slot_pool_free(fake.slots), slot_pool_total(fake.slots));
 	kernel_release(&rig.k, node, fh);
 	assert_int_equal(fake.n_open, 0);
-	/* The slot of the large write is back. (The reader holds one.) */
+	/* The slot of the large write has been released. (The reader holds one.) */
 	assert_true(slot_pool_free(rig.fs->requests) >= RIG_REQUESTS - 1);
 }
 RIG_TEST(create_write_read)
@@ -54,16 +54,16 @@ static void caching(void)
 	assert_int_equal(kernel_call(&rig.k, FUSE_OPEN, node, &r, ARG(in)), 0);
 	assert_int_equal(r.open.open_flags & (FOPEN_KEEP_CACHE | FOPEN_DIRECT_IO),
 			 FOPEN_KEEP_CACHE);
-	assert_int_equal(fake.n_prefetches, 0); /* the kernel has it */
+	assert_int_equal(fake.n_prefetches, 0); /* the kernel has cached it */
 	fake.changed = true;
 	assert_int_equal(kernel_call(&rig.k, FUSE_OPEN, node, &r, ARG(in)), 0);
 	assert_int_equal(r.open.open_flags & (FOPEN_KEEP_CACHE | FOPEN_DIRECT_IO), 0);
 	assert_int_equal(fake.n_prefetches, 1);
-	assert_int_equal(rig.k.n_invals, 0); /* a lease says that its attributes are right */
+	assert_int_equal(rig.k.n_invals, 0); /* a lease guarantees its attributes */
 	fake.leased = false;
 	assert_int_equal(kernel_call(&rig.k, FUSE_OPEN, node, &r, ARG(in)), 0);
 	assert_int_equal(r.open.open_flags & (FOPEN_KEEP_CACHE | FOPEN_DIRECT_IO), FOPEN_DIRECT_IO);
-	assert_true(kernel_was_notified(&rig.k, node, true)); /* ahead of the reply */
+	assert_true(kernel_was_notified(&rig.k, node, true)); /* before the reply */
 	fake.leased = true;
 	in.flags = O_WRONLY | O_APPEND;
 	assert_int_equal(kernel_call(&rig.k, FUSE_OPEN, node, &r, ARG(in)), 0);
@@ -81,7 +81,7 @@ static void strict_access_times(void)
 	assert_int_equal(r.open.open_flags & FOPEN_NOFLUSH, FOPEN_NOFLUSH);
 }
 
-/* With local locks nothing has to be said when a reader closes. */
+/* With local locks the kernel need not report that a reader closes. */
 static void run_strict_access_times(void **state)
 {
 	(void)state;
@@ -102,7 +102,7 @@ static void open_fails(void)
 }
 RIG_TEST(open_fails)
 
-/* For an ioctl the kernel opens once more what may have no name by now. */
+/* For an ioctl the kernel opens once more a file that may have lost its name. */
 static void open_by_the_kernel(void)
 {
 	uint64_t node = fake_file("a", 'a', 10)->attr.ino.v;
@@ -133,7 +133,7 @@ static void append_flag(void)
 	assert_int_equal(n->attr.size, 11);
 	assert_int_equal(n->data[0], 'y');
 	in.flags = O_WRONLY | O_APPEND;
-	in.write_flags = FUSE_WRITE_CACHE; /* a page is written where it belongs */
+	in.write_flags = FUSE_WRITE_CACHE; /* a page is written at its offset */
 	in.lock_owner = 0;
 	in.offset = 3;
 	assert_int_equal(kernel_call(&rig.k, FUSE_WRITE, node, &r, ARG(in), {"z", 1}), 0);
@@ -157,7 +157,7 @@ static void write_fails(void)
 }
 RIG_TEST(write_fails)
 
-/* What was written behind fails later, and each close and fsync says so. */
+/* A write-back fails later, and each close and fsync returns the error. */
 static void errors_of_late_writes(void)
 {
 	uint64_t node, fh = kernel_create(&rig.k, "a", 0644, &node);
@@ -166,7 +166,7 @@ static void errors_of_late_writes(void)
 	struct fuse_fsync_in all = {.fh = fh};
 
 	assert_int_equal(kernel_call(&rig.k, FUSE_FLUSH, node, &r, ARG(flush)), 0);
-	assert_int_equal(fake_count("ll_lock"), 1); /* the caller's fcntl locks go */
+	assert_int_equal(fake_count("ll_lock"), 1); /* the caller's fcntl locks are released */
 	fake_fail("ll_flush", -LE_NOSPC);
 	assert_int_equal(kernel_call(&rig.k, FUSE_FLUSH, node, &r, ARG(flush)), ENOSPC);
 	assert_int_equal(kernel_call(&rig.k, FUSE_FSYNC, node, &r, ARG(data)), 0);
@@ -178,8 +178,8 @@ static void errors_of_late_writes(void)
 }
 RIG_TEST(errors_of_late_writes)
 
-/* Without a lease pages of a mapping go as soon as the kernel has filled them: another mount may
- * change the file unnoticed. */
+/* Without a lease pages of a mapping are dropped as soon as the kernel has filled them: another
+ * mount may change the file unnoticed. */
 static void pages_without_a_lease(void)
 {
 	uint64_t node = fake_file("a", 'a', 8192)->attr.ino.v;
@@ -200,11 +200,12 @@ static void pages_without_a_lease(void)
 	for (int i = 0; fake.n_leases > 0 && i < 1000; i++)
 		assert_int_equal(fiber_sleep_us(1000), 0);
 	assert_int_equal(fake_count("ll_read_leased"), 1);
-	assert_int_equal(fake.n_leases, 0); /* given back once the page is gone */
+	assert_int_equal(fake.n_leases, 0); /* released when the page has been dropped */
 }
 RIG_TEST(pages_without_a_lease)
 
-/* A write past the pages, of a file that has been read with them: they go before the reply. */
+/* A write without the page cache, of a file that has cached pages: they are dropped before the
+ * reply. */
 static void writes_past_pages(void)
 {
 	uint64_t node, fh = kernel_create(&rig.k, "a", 0644, &node);
@@ -235,7 +236,7 @@ static void seeking(void)
 	assert_int_equal(r.lseek.offset, 100);
 	in.offset = 8192;
 	assert_int_equal(kernel_call(&rig.k, FUSE_LSEEK, node, &r, ARG(in)), ENXIO);
-	/* A mapping may have changed some: the kernel writes that back first. */
+	/* A mapping may have changed some pages: the kernel writes them back first. */
 	rig.fs->handles.files[0]->file->mapped = true;
 	assert_int_equal(kernel_call(&rig.k, FUSE_LSEEK, node, &r, ARG(in)), ENXIO);
 	assert_true(kernel_was_notified(&rig.k, node, false));
@@ -273,7 +274,7 @@ static void copying(void)
 		.off_out = 10,
 		.len = 50};
 
-	/* The kernel does it then. */
+	/* Then the kernel copies itself. */
 	assert_int_equal(kernel_call(&rig.k, FUSE_COPY_FILE_RANGE, a->attr.ino.v, &r, ARG(in)),
 			 EOPNOTSUPP);
 	assert_int_equal(metric_get(&rig.fs->metrics.errors), 0);
@@ -288,7 +289,8 @@ static void copying(void)
 }
 RIG_TEST(copying)
 
-/* The group may not execute it: set-group-id means locking there, and goes for strangers only. */
+/* The group may not execute it: set-group-id means locking then, and is cleared only for callers
+ * outside the group. */
 static void set_group_id(void)
 {
 	struct fake_node *n = fake_file("a", 'a', 10);
@@ -336,7 +338,7 @@ static void temporary_files(void)
 }
 RIG_TEST_OF_NEW_LIBFUSE(temporary_files)
 
-/* The numbers of open files: no one comes twice, and the entries of the table are used again. */
+/* Numbers of open files: none is used twice, and entries of the table are used again. */
 static void numbers(void)
 {
 	uint64_t node = fake_file("a", 'a', 10)->attr.ino.v;
@@ -349,14 +351,14 @@ static void numbers(void)
 	assert_int_equal(k->files[0].ino, node);
 	assert_true(k->files[0].used && k->files[1].used);
 	assert_int_equal(k->files[1].flags & O_ACCMODE, O_RDWR);
-	assert_int_equal(k->files[0].unique, 0); /* the kernel has the answer */
+	assert_int_equal(k->files[0].unique, 0); /* the kernel has the reply */
 	kernel_release(&rig.k, node, a);
 	assert_false(k->files[0].used);
 	c = kernel_open_file(&rig.k, node, O_RDONLY);
 	assert_true(c != a && c != b);
 	assert_int_equal(k->files_top, 2);
 	assert_int_equal(fake.n_open, 2);
-	kernel_release(&rig.k, node, a); /* comes a second time: nothing is closed */
+	kernel_release(&rig.k, node, a); /* a second release: nothing is closed */
 	assert_int_equal(fake.n_open, 2);
 }
 RIG_TEST(numbers)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers of 64 bits in 32. */
+/* Inode numbers of 64 bits folded to 32. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ static void test_inode_numbers(void **state)
 	}
 }
 
-/* In the order of the cookies, and all that have a place come behind what stands before it. */
+/* In the order of the cookies: the place of each entry is after that of the entry before it. */
 static void test_places(void **state)
 {
 	const uint64_t last = INT64_MAX;

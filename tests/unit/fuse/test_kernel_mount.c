@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Flags of mount(2) by their words, and mounts as /proc/self/mountinfo shows them. */
+/* Flags of mount(2) by name, and mounts as in /proc/self/mountinfo. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long the kernel takes files to be: when it is told, when it has to wait, who asks it. */
+/* The kernel's size of files: when it is notified, when a reply has to wait, which process requests
+ * attributes. */
 #include "tests/unit/fuse/rig.h"
 
 #include <errno.h>
@@ -37,7 +38,7 @@ static void wait_asked(uint32_t times)
 
 	while (rig_helper->n_asked < times && loop_now_us() < until)
 		assert_int_equal(fiber_sleep_us(1000), 0);
-	/* More on a slow machine: the first question is given up soon, and asked again. */
+	/* More on a slow machine: the first request times out early, and is repeated. */
 	assert_true(rig_helper->n_asked >= times);
 }
 
@@ -72,8 +73,8 @@ static void wait_notified(void)
 	assert_true(kernel_was_notified(&rig.k, node, false));
 }
 
-/* The kernel is asked before a page with zeros behind the end is shown: it may take the file to be
- * longer. It then believes in no more than the reply reaches. */
+/* Before a reply has a page with zeros after the end, the kernel's size is refreshed: the kernel
+ * may take the file to be longer. Then the kernel's size is at most what the reply covers. */
 static void a_short_page(void)
 {
 	uint64_t reads, n_probes;
@@ -91,12 +92,13 @@ static void a_short_page(void)
 	assert_int_equal(kernel_wait(&rig.k, reads, &r), 0);
 	assert_int_equal(r.len, 100);
 	assert_true(metric_get(&rig.fs->metrics.size_probes) >= 1);
-	/* The page goes, and its leases with it. */
+	/* The page is dropped, and its leases are released. */
 	wait_notified();
 	for (int i = 0; fake.n_leases > 0 && i < 1000; i++)
 		assert_int_equal(fiber_sleep_us(1000), 0);
 	assert_int_equal(fake.n_leases, 0);
-	/* The size is known now. On a slow machine one answer may not have sufficed for that. */
+	/* The size is confirmed now. On a slow machine this may have needed more than one
+	 * answer. */
 	for (int i = 0; i < 10; i++) {
 		n_probes = metric_get(&rig.fs->metrics.size_probes);
 		assert_int_equal(kernel_wait(&rig.k, send_page_read(0), &r), 0);
@@ -104,7 +106,7 @@ static void a_short_page(void)
 			break;
 	}
 	assert_int_equal(metric_get(&rig.fs->metrics.size_probes), n_probes);
-	/* A full page needs no such thing, whatever the kernel believes. */
+	/* A full page needs no refresh, whatever the kernel's size. */
 	kernel_write(&rig.k, node, fh, 0, (char[8192]){0}, 8192);
 	assert_int_equal(kernel_wait(&rig.k, send_page_read(0), &r), 0);
 	assert_int_equal(r.len, 4096);
@@ -112,7 +114,7 @@ static void a_short_page(void)
 }
 RIG_TEST(a_short_page)
 
-/* Nobody can ask: the read fails rather than show zeros. */
+/* No helper can run: the read fails instead of returning zeros. */
 static void nobody_can_ask(void)
 {
 	open_it(100);
@@ -124,13 +126,13 @@ static void nobody_can_ask(void)
 	rig_helper->err = EPERM;
 	assert_int_equal(kernel_wait(&rig.k, send_page_read(0), &r), EIO);
 	assert_true(rig.fs->probes_refused);
-	/* A program that reads past the pages sees no zeros. */
+	/* A program that reads without the page cache gets no zeros. */
 	assert_int_equal(kernel_read(&rig.k, node, fh, 0, 4096, &r), 0);
 	assert_int_equal(r.len, 100);
 }
 RIG_TEST(nobody_can_ask)
 
-/* As long as there are zeros in a page nobody is told that the file is longer. */
+/* While a page contains zeros, no reply reports that the file is longer. */
 static void zeros_are_not_shown(void)
 {
 	struct kernel_part part;
@@ -150,8 +152,8 @@ static void zeros_are_not_shown(void)
 	part = ARG(in);
 	asks = kernel_send(&rig.k, FUSE_GETATTR, node, &part, 1);
 	assert_false(kernel_has_reply(&rig.k, asks));
-	/* It may not believe an answer that was overtaken by the end of pages: it is asked first.
-	 */
+	/* The kernel may ignore a reply that was overtaken by the drop of the pages: its size is
+	 * refreshed first. */
 	kernel_size_gone(k);
 	wait_asked(1);
 	rig_helper->size = helper_getattr();
@@ -163,8 +165,8 @@ static void zeros_are_not_shown(void)
 }
 RIG_TEST(zeros_are_not_shown)
 
-/* Pages go when they have been dropped and the reads that were in flight then are answered: a read
- * may have found one before. */
+/* Pages are gone when they have been dropped and the reads that were then in flight have replies: a
+ * read may have found a page before. */
 static void reads_in_flight(void)
 {
 	struct known_read before, after;
@@ -181,7 +183,7 @@ static void reads_in_flight(void)
 	assert_false(kernel_size_not_notified(rig.fs, n->attr.ino, 200));
 	kernel_size_answered(&after);
 	kernel_size_put(k);
-	/* Of a file that is not open with pages nothing is known. */
+	/* A file that is not open with pages has no record. */
 	kernel_size_read(rig.fs, n->attr.ino, &before);
 	assert_null(before.k);
 	kernel_size_answered(&before);
@@ -191,7 +193,7 @@ static void reads_in_flight(void)
 }
 RIG_TEST(reads_in_flight)
 
-/* Has the kernel asked until it is known that it takes the file to be no longer than `size`. */
+/* Makes the helper request attributes until the kernel's size is at most `size`. */
 static void ask(struct kernel_size *k, uint64_t end, uint64_t size)
 {
 	uint64_t begun = 0;
@@ -201,7 +203,7 @@ static void ask(struct kernel_size *k, uint64_t end, uint64_t size)
 	while (!kernel_size_within(k, size));
 }
 
-/* Told that a file is shorter the kernel puts zeros into the rest of its last page. */
+/* When the kernel learns that a file is shorter, it zeroes the rest of its last page. */
 static void a_file_that_becomes_shorter(void)
 {
 	struct kernel_size *k;
@@ -232,7 +234,7 @@ static void a_file_that_becomes_shorter(void)
 }
 RIG_TEST(a_file_that_becomes_shorter)
 
-/* It was told of more since, by another reply. */
+/* Another reply has reported a greater size since. */
 static void a_file_that_grows(void)
 {
 	struct kernel_size *k;
@@ -252,7 +254,7 @@ static void a_file_that_grows(void)
 }
 RIG_TEST(a_file_that_grows)
 
-/* A busy machine may need more than one time of OWNER_MS for the helper's first answer. */
+/* A busy machine may need more than OWNER_MS for the helper's first answer. */
 static int refresh_owner(void)
 {
 	int rc = -LE_TIMEDOUT;
@@ -262,8 +264,8 @@ static int refresh_owner(void)
 	return rc;
 }
 
-/* Another client has given the file away: the kernel is asked until it believes in the new owner,
- * and not for ever. */
+/* Another client has changed the owner: attributes are requested until the kernel has the new
+ * owner, and not for ever. */
 static void owners(void)
 {
 	struct kernel_size *k;
@@ -274,8 +276,7 @@ static void owners(void)
 	rig_helper->n_answers = UINT32_MAX;
 	rig_helper->uid = 5;
 	rig_helper->gid = 6;
-	/* To start a helper may take longer than the kernel is asked for: now there is an idle one.
-	 */
+	/* Starting a helper may take longer than the refresh may last: now there is an idle one. */
 	k = kernel_size_get(rig.fs, n->attr.ino);
 	rig_helper->size = 100;
 	ask(k, 100, 100);
@@ -292,7 +293,8 @@ static void owners(void)
 }
 RIG_TEST(owners)
 
-/* After another daemon: nobody is told of any bytes until its pages are gone. */
+/* After another daemon: no reply reports bytes until the pages of the previous daemon are
+ * dropped. */
 static void pages_of_another_daemon(void)
 {
 	open_it(100);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Directories: batches, places to go on from, attributes with the names. */
+/* Directories: batches, positions to continue from, attributes with the names. */
 #include "tests/unit/fuse/rig.h"
 
 #include <errno.h>
@@ -39,7 +39,7 @@ static void take(struct listed *l, const struct fuse_dirent *d)
 	l->last[d->namelen] = '\0';
 }
 
-/* One request from that place on; how many names came. */
+/* Sends one request from that position on. Returns the number of names. */
 static uint32_t list_some(struct listed *l, uint64_t fh, bool plus, uint32_t size)
 {
 	struct fuse_read_in in = {.fh = fh, .offset = l->place, .size = size};
@@ -84,7 +84,7 @@ static void an_empty_one(void)
 }
 RIG_TEST(an_empty_one)
 
-/* More than the servers give at a time, which is more than the kernel asks for. */
+/* More than one request of the daemon returns, which is more than the kernel requests. */
 static void batches(void)
 {
 	struct listed l;
@@ -106,11 +106,12 @@ static void attributes(void)
 	fh = kernel_opendir(&rig.k, 1);
 	assert_int_equal(list_some(&l, fh, true, 8192), 12);
 	assert_int_equal(l.n_attr, 10); /* not . and .. */
-	/* A file that others write to: the kernel is to ask when it wants to know. */
+	/* A file that other clients write to: the kernel must request its attributes when it needs
+	 * them. */
 	fake_find(1, "f0003")->attr.flags = ATTR_UNSETTLED;
 	l = list_all(fh, true);
 	assert_int_equal(l.n_attr, 9);
-	/* Nothing may be cached: nothing is told. */
+	/* Nothing may be cached: no attributes are sent. */
 	fake.attr_us = 0;
 	l = list_all(fh, true);
 	assert_int_equal(l.n, 12);
@@ -118,7 +119,7 @@ static void attributes(void)
 }
 RIG_TEST(attributes)
 
-/* What this mount removed since the batch was fetched has a name there, and no attributes. */
+/* A name that this mount removed since the batch was fetched is listed, without attributes. */
 static void removed_meanwhile(void)
 {
 	struct listed l = {.n = 0};
@@ -135,7 +136,7 @@ static void removed_meanwhile(void)
 }
 RIG_TEST(removed_meanwhile)
 
-/* A thread that never looks at what it lists gets names alone, until it looks. */
+/* A thread that does not stat what it lists gets names alone, until it does. */
 static void names_alone(void)
 {
 	struct listed l;
@@ -150,13 +151,13 @@ static void names_alone(void)
 	l = list_all(fh, true);
 	assert_int_equal(l.n, READDIRPLUS_PROBE * 100 + 2);
 	assert_int_equal(l.n_attr, 0);
-	rig.k.pid++; /* another one */
+	rig.k.pid++; /* another thread */
 	l = list_all(fh, true);
 	assert_true(l.n_attr > 0);
 	rig.k.pid--;
 	assert_int_equal(fake.n_look_ahead, 0);
 	assert_int_equal(kernel_lookup(&rig.k, 1, "f0001", &r), 0);
-	assert_int_equal(fake.n_look_ahead, 1); /* its entries are fetched ahead of it */
+	assert_int_equal(fake.n_look_ahead, 1); /* attributes of its entries are prefetched */
 	l = list_all(fh, true);
 	assert_true(l.n_attr > 0);
 }
@@ -170,7 +171,7 @@ static void run_names_alone(void **state)
 	rig_run(names_alone);
 }
 
-/* telldir and seekdir: any place of any descriptor. */
+/* telldir and seekdir: any position in any descriptor. */
 static void seeking(void)
 {
 	struct listed l = {.n = 0}, again = {.n = 0};
@@ -179,7 +180,7 @@ static void seeking(void)
 	make_files(50);
 	fh = kernel_opendir(&rig.k, 1);
 	list_some(&l, fh, false, 1024);
-	list_some(&again, fh, false, 1024); /* rewinddir, in the middle of what was fetched */
+	list_some(&again, fh, false, 1024); /* rewinddir, in the middle of a fetched batch */
 	assert_int_equal(again.n, l.n);
 	assert_string_equal(again.last, l.last);
 	again = (struct listed){.place = l.place};
@@ -199,8 +200,8 @@ static void seeking(void)
 }
 RIG_TEST(seeking)
 
-/* For programs with 32-bit types: every place and number fits, and nothing is lost or comes twice,
- * also from a place on that was sought. */
+/* For programs with 32-bit types: every position and number fits, and no entry is missing or
+ * repeated, also after a seek. */
 static void places_of_32_bits(void)
 {
 	struct listed l, from = {.n = 0};
@@ -245,7 +246,7 @@ static void errors(void)
 	assert_int_equal(kernel_call(&rig.k, FUSE_FSYNCDIR, 1, &r, ARG(sync)), 0);
 	assert_int_equal(kernel_call(&rig.k, FUSE_RELEASEDIR, 1, &r, ARG(release)), 0);
 	assert_int_equal(fake.n_held, 0);
-	/* A number that is not known here, as a former daemon has given: it begins anew. */
+	/* An unknown number, as from a previous daemon: the listing starts anew. */
 	assert_int_equal(kernel_call(&rig.k, FUSE_READDIR, 1, &r, ARG(in)), 0);
 	assert_true(r.len > 0);
 	assert_int_equal(kernel_call(&rig.k, FUSE_RELEASEDIR, 1, &r, ARG(release)), 0);

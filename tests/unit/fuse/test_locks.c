@@ -65,7 +65,7 @@ static void conflicts(void)
 }
 RIG_TEST(conflicts)
 
-/* It goes to the end of the file as the kernel counts, and as the servers do. */
+/* The kernel's value for "to the end of the file" becomes that of the servers, and back. */
 static void to_the_end(void)
 {
 	open_it();
@@ -92,7 +92,7 @@ static void waiting(void)
 }
 RIG_TEST(waiting)
 
-/* Any signal ends waiting for a lock, and nothing else. */
+/* Any signal ends the wait for a lock, and no other request. */
 static void interrupted(void)
 {
 	uint64_t waits, reads;
@@ -131,7 +131,7 @@ static void flocks(void)
 	in.owner = B;
 	in.lk.type = F_RDLCK;
 	assert_int_equal(call(FUSE_SETLK, in), EAGAIN);
-	/* Those of fcntl are others'. */
+	/* Locks of fcntl are independent of it. */
 	assert_int_equal(call(FUSE_SETLK, lock(B, F_WRLCK, 0, 9)), 0);
 	in.owner = A;
 	in.lk.type = F_UNLCK;
@@ -142,7 +142,7 @@ static void flocks(void)
 }
 RIG_TEST(flocks)
 
-/* close(2) gives back the fcntl locks of who closes, the last close those of flock. */
+/* close(2) releases the fcntl locks of the closing process, the last close the locks of flock. */
 static void closing(void)
 {
 	struct fuse_flush_in flush = {.lock_owner = A};
@@ -163,11 +163,11 @@ static void closing(void)
 	assert_int_equal(fake.locks[2].ino, node);
 	assert_int_equal(kernel_call(&rig.k, FUSE_RELEASE, node, &r, ARG(release)), 0);
 	assert_int_equal(fake.locks[2].ino, 0);
-	assert_int_equal(fake_count("ll_unlock_all"), 1); /* and what OFD locks are left */
+	assert_int_equal(fake_count("ll_unlock_all"), 1); /* and the OFD locks that are left */
 }
 RIG_TEST(closing)
 
-/* What other mounts wrote before this lock was free has to be seen: the pages go. */
+/* What other mounts wrote before this lock was free must be visible: the pages are dropped. */
 static void pages_go(void)
 {
 	open_it();
@@ -175,14 +175,14 @@ static void pages_go(void)
 	assert_int_equal(rig.k.n_invals, 0);
 	fake.leased = false;
 	assert_int_equal(call(FUSE_SETLK, lock(A, F_WRLCK, 0, 9)), 0);
-	assert_true(kernel_was_notified(&rig.k, node, false)); /* before the answer */
+	assert_true(kernel_was_notified(&rig.k, node, false)); /* before the reply */
 	rig.k.n_invals = 0;
 	assert_int_equal(call(FUSE_SETLK, lock(A, F_UNLCK, 0, 9)), 0);
 	assert_int_equal(rig.k.n_invals, 0);
 }
 RIG_TEST(pages_go)
 
-/* The next daemon has to know which owners may have locks by this file: the last two. */
+/* The next daemon needs the owners that may have locks by this file: the last two are recorded. */
 static void owners_are_noted(void)
 {
 	const struct restart_file *f = &rig.fs->restart->files[0];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names: lookup, creation, removal, rename; what the kernel may cache of them. */
+/* Names: lookup, creation, removal, rename; how long the kernel may cache them. */
 #include "tests/unit/fuse/rig.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ static void lookup(void)
 	assert_int_equal(r.entry.attr.size, 5000);
 	assert_int_equal(r.entry.attr.mode, S_IFREG | 0644);
 	assert_int_equal(r.entry.attr.uid, 7);
-	/* As long as there are leases: 2.5 s. */
+	/* As long as leases last: 2.5 s. */
 	assert_int_equal(r.entry.entry_valid, 2);
 	assert_int_equal(r.entry.entry_valid_nsec, 500000000);
 	assert_int_equal(r.entry.attr_valid, 2);
@@ -33,7 +33,7 @@ static void lookup(void)
 }
 RIG_TEST(lookup)
 
-/* Node 0 with a time: the kernel may cache that there is none. */
+/* Node 0 with a time: the kernel may cache that the name does not exist. */
 static void no_such_name(void)
 {
 	assert_int_equal(kernel_lookup(&rig.k, 1, "none", &r), 0);
@@ -56,7 +56,7 @@ static void lookup_fails(void)
 }
 RIG_TEST(lookup_fails)
 
-/* Of file handles (NFS): "." is the inode itself, also a file; above the root there is nothing. */
+/* File handles (NFS): "." is the inode itself, even of a file; ".." of the root fails. */
 static void dots(void)
 {
 	struct fake_node *n = fake_file("a", 'a', 1);
@@ -71,7 +71,7 @@ static void dots(void)
 }
 RIG_TEST(dots)
 
-/* The kernel numbers the mounted directory 1, whatever it is in the namespace. */
+/* The kernel's number of the mounted directory is 1, whatever its number in the namespace. */
 static void subtree(void)
 {
 	struct fake_node *n;
@@ -83,7 +83,7 @@ static void subtree(void)
 	fake.names[fake.n_names - 1].ino = 1000;
 	assert_int_equal(kernel_lookup(&rig.k, 1, "a", &r), 0);
 	assert_int_equal(r.entry.nodeid, 1000);
-	/* Its own number is told as the root's. */
+	/* The root's attributes have its own number. */
 	fake_make(1000, "up", S_IFDIR | 0700)->attr.ino.v = 100;
 	fake.names[fake.n_names - 1].ino = 100;
 	assert_int_equal(kernel_lookup(&rig.k, 1000, "up", &r), 0);
@@ -163,7 +163,7 @@ static void renaming(void)
 }
 RIG_TEST(renaming)
 
-/* Has no reply; what follows has. */
+/* Forget has no reply; the request after it has one. */
 static void forgetting(void)
 {
 	struct fuse_forget_in one = {.nlookup = 3};
@@ -182,8 +182,8 @@ static void forgetting(void)
 }
 RIG_TEST(forgetting)
 
-/* A thread whose open met a rename looks up again, and what it finds is opened, even if that has
- * been replaced since (fuse/ops/estale_retry.h). */
+/* A thread whose open lost against a rename looks up again, and the file found is opened, even if
+ * that has been replaced since (fuse/ops/estale_retry.h). */
 static void stale_opens(void)
 {
 	struct fuse_open_in in = {.flags = O_RDONLY | 0100000};

@@ -16,12 +16,12 @@
 #include "common/base/build.h"
 #include "fuse/options.h"
 
-const char leat_build[] = "test"; /* of the programs alone */
+const char leat_build[] = "test"; /* else defined in the programs */
 
 static char conf[] = "/tmp/test_options.XXXXXX", key[] = "/tmp/test_options.XXXXXX";
 static struct mount_options o;
 
-/* What mount.leat makes of SOURCE / -o conf=FILE,words. */
+/* Parses SOURCE and -o conf=FILE,words like mount.leat. */
 static int parse(const char *source, const char *words)
 {
 	char text[256], name[512];
@@ -63,7 +63,7 @@ static void test_addresses(void **state)
 	takes("leaty:7440", "leaty:7440", "");
 }
 
-/* libmount makes such a path of "leat" in a directory that has something of that name. */
+/* libmount makes such a path of "leat" in a directory that contains an entry "leat". */
 static void test_what_names_no_cluster_is_refused(void **state)
 {
 	(void)state;
@@ -82,12 +82,12 @@ static void test_a_remount_needs_none(void **state)
 	assert_string_equal(o.cluster.mds, "here:7440");
 }
 
-/* Parameters of three sections, flags of mount(2), and words that mean nothing here. */
+/* Parameters of three sections, flags of mount(2), and words that are ignored. */
 static void test_words_of_o(void **state)
 {
 	(void)state;
 	assert_int_equal(parse("leat:", ""), 0);
-	assert_int_equal(o.ms_flags, MS_NOSUID | MS_NODEV); /* unless said otherwise */
+	assert_int_equal(o.ms_flags, MS_NOSUID | MS_NODEV); /* the default */
 	assert_int_equal(o.ms_said, 0);
 	assert_true(o.mount.supervise);
 	assert_int_equal(parse("leat:",
@@ -111,7 +111,7 @@ static void test_bad_words(void **state)
 	assert_true(parse("leat:", ",requests_max=7") < 0); /* at least 8 */
 	assert_true(parse("leat:", ",requests_max=x") < 0);
 	assert_true(parse("leat:", ",log_level=loud") < 0);
-	assert_true(parse("leat:", ",user_id=0") < 0); /* of /proc/mounts: for a remount only */
+	assert_true(parse("leat:", ",user_id=0") < 0); /* from /proc/mounts: for a remount only */
 	assert_int_equal(parse("leat:", ",remount,user_id=0"), 0);
 	assert_true(o.remount);
 }
@@ -126,7 +126,7 @@ static void test_suid_and_dev(void **state)
 	assert_int_equal(o.ms_flags, MS_NOSUID);
 }
 
-/* A supervisor knows where, and whatever lies there now may hang. */
+/* The supervisor passes the mountpoint; accessing what is mounted there now may hang. */
 static void test_mountpoint_of_a_supervisor(void **state)
 {
 	char name[] = "leat:", text[256];

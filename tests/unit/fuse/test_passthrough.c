@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Staged files: who reads them, the kernel, the daemon out of the copy, or the servers. */
+/* Staged files: read by the kernel, by the daemon from the copy, or from the servers. */
 #include "tests/unit/fuse/rig.h"
 
 #include <errno.h>
@@ -50,7 +50,7 @@ static void run(void (*test)(void), const char *mode, uint64_t kernel)
 		run(name, mode, kernel);                                                           \
 	}
 
-/* A file that says 'a' at the servers; its copy says 'c'. */
+/* Makes a file that has 'a' at the servers; its copy has 'c'. */
 static void make(uint32_t flags)
 {
 	n = fake_file("a", 'a', SIZE);
@@ -100,7 +100,7 @@ static void daemon_reads(void)
 }
 STAGED_TEST(daemon_reads, "sealed", KERNEL_WITHOUT)
 
-/* The servers have it too. */
+/* The read falls back to the servers. */
 static void a_damaged_copy(void)
 {
 	uint64_t fh;
@@ -150,13 +150,13 @@ static void kernel_refuses(void)
 	fh = open_as(O_RDONLY, &passes, &id);
 	assert_false(passes);
 	assert_int_equal(byte_of(fh), 'c');
-	next_id = 5; /* CAP_SYS_ADMIN does not come by itself: it is not asked again */
+	next_id = 5; /* the daemon does not get CAP_SYS_ADMIN later: it does not try again */
 	open_as(O_RDONLY, &passes, &id);
 	assert_false(passes);
 }
 STAGED_TEST(kernel_refuses, "sealed", KERNEL_WITH)
 
-/* By default the kernel reads only what nobody can change. */
+/* By default the kernel reads only files that cannot change. */
 static void not_sealed(void)
 {
 	uint64_t fh;
@@ -168,7 +168,7 @@ static void not_sealed(void)
 	fh = open_as(O_RDONLY, &passes, &id);
 	assert_false(passes);
 	assert_int_equal(byte_of(fh), 'c');
-	/* Another client changes it: the copy is out of date for everybody. */
+	/* Another client changes it: the copy is out of date for all readers. */
 	passthrough_changed(rig.fs, node);
 	assert_int_equal(byte_of(fh), 'a');
 	fh = open_as(O_RDONLY, &passes, &id);
@@ -176,7 +176,7 @@ static void not_sealed(void)
 }
 STAGED_TEST(not_sealed, "sealed", KERNEL_WITH)
 
-/* What the kernel reads without us nobody may change here. */
+/* A file that the kernel reads without the daemon cannot be opened for writing here. */
 static void writers(void)
 {
 	struct fuse_open_in in = {.flags = O_WRONLY};
@@ -199,7 +199,7 @@ static void writers(void)
 }
 STAGED_TEST(writers, "staged", KERNEL_WITH)
 
-/* Another version, somebody who writes, or no lease: it is no copy of this file. */
+/* Another version, a writer, or no lease: the copy does not count as one of this file. */
 static void which_copies_count(void)
 {
 	uint64_t fh;
@@ -227,7 +227,7 @@ static void which_copies_count(void)
 }
 STAGED_TEST(which_copies_count, "sealed", KERNEL_WITHOUT)
 
-/* Staged while it is open: a sealed file looks again, and not for each read. */
+/* Staged while it is open: a sealed file checks again for a copy, but not at each read. */
 static void staged_later(void)
 {
 	uint64_t fh;
@@ -243,7 +243,8 @@ static void staged_later(void)
 }
 STAGED_TEST(staged_later, "sealed", KERNEL_WITHOUT)
 
-/* The kernel goes on with the copy, so the next daemon has others pass by the same one. */
+/* The kernel continues with the copy, so the next daemon lets later opens pass through to this
+ * copy. */
 static void after_another_daemon(void)
 {
 	uint64_t fh;
@@ -259,7 +260,7 @@ static void after_another_daemon(void)
 	open_as(O_RDONLY, &passes, &id);
 	assert_true(passes);
 	assert_int_equal(id, 5);
-	assert_int_equal(byte_of(fh), 'a'); /* what comes here all the same */
+	assert_int_equal(byte_of(fh), 'a'); /* reads that reach the daemon nevertheless */
 }
 STAGED_TEST(after_another_daemon, "sealed", KERNEL_WITH)
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who looks at what he lists, and who does not. */
+/* Which threads stat what they list, and which do not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 
 #define DIR 5u
 
-/* n entries; how many of them come without attributes. */
+/* Lists n entries. Returns how many come without attributes. */
 static uint32_t list(struct readdirplus_policy *l, pid_t thread, uint32_t n)
 {
 	uint32_t bare = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The connection to the kernel: INIT, large requests, callers that are killed, what is odd. */
+/* The connection to the kernel: INIT, large requests, callers that are killed, invalid requests. */
 #include "tests/unit/fuse/rig.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 static struct kernel_reply r;
 static uint8_t big[BIG];
 
-/* The answer is noted, for the next daemon; it says what this file system relies on. */
+/* The reply is recorded for the next daemon; it has the flags that this file system relies on. */
 static void init(void)
 {
 	const struct restart *k = rig.fs->restart;
@@ -38,7 +38,7 @@ static void init(void)
 	assert_int_equal(out.max_background, 16);
 	assert_int_equal(out.time_gran, 1);
 	assert_true(rig.fs->setxattr_ext);
-	/* Where it comes a second time libfuse is not asked again. */
+	/* A repeated INIT gets the recorded reply, not one of libfuse. */
 	kernel_init(&rig.k, &r);
 	assert_int_equal(r.len, sizeof(out));
 	assert_memory_equal(r.data, &out, sizeof(out));
@@ -69,7 +69,7 @@ static void odd_requests(void)
 	assert_int_equal(kernel_call(&rig.k, 999, 1, &r, {NULL, 0}), ENOSYS);
 	assert_int_equal(kernel_call(&rig.k, FUSE_BMAP, 1, &r, {big, 64}), ENOSYS);
 	assert_int_equal(kernel_getattr(&rig.k, 1, &r), 0);
-	kernel_interrupt(&rig.k, 123456); /* of nobody */
+	kernel_interrupt(&rig.k, 123456); /* of no request */
 	assert_int_equal(kernel_getattr(&rig.k, 1, &r), 0);
 	assert_int_equal(rig.fs->n_running, 0);
 }
@@ -89,14 +89,14 @@ static uint64_t send_write(uint64_t node, uint64_t fh, uint64_t off)
 	return kernel_send(&rig.k, FUSE_WRITE, node, parts, 2);
 }
 
-/* Writes that wait for a server keep all slots, and the others are served all the same. */
+/* Writes that wait for a server keep all slots, and other requests are served nevertheless. */
 static void more_writes_than_slots(void)
 {
 	uint64_t node, fh = kernel_create(&rig.k, "a", 0644, &node), sent[2 * RIG_REQUESTS];
 
 	memset(big, 'b', BIG);
 	fake.block_fn = "ll_write";
-	/* The one that finds no free slot is copied by ll_pwrite in the end. */
+	/* The write that finds no free slot is copied by ll_pwrite. */
 	for (uint32_t i = 0; i < 2 * RIG_REQUESTS; i++)
 		sent[i] = send_write(node, fh, (uint64_t)i * BIG);
 	assert_int_equal(kernel_getattr(&rig.k, 1, &r), 0);
@@ -105,7 +105,7 @@ static void more_writes_than_slots(void)
 	for (uint32_t i = 0; i < 2 * RIG_REQUESTS; i++)
 		assert_int_equal(kernel_wait(&rig.k, sent[i], &r), 0);
 	assert_int_equal(fake_find(1, "a")->attr.size, 2 * RIG_REQUESTS * BIG);
-	assert_true(fake_count("ll_pwrite") > 0); /* from aside */
+	assert_true(fake_count("ll_pwrite") > 0); /* from the queue of set-aside requests */
 	assert_int_equal(rig.fs->aside, 0);
 	assert_true(slot_pool_free(rig.fs->requests) >= RIG_REQUESTS - 1);
 }
@@ -137,7 +137,8 @@ static void wait_for_reply(uint64_t unique, uint32_t ms)
 		assert_int_equal(fiber_sleep_us(5000), 0);
 }
 
-/* A signal that the program handles ends nothing; when it is killed the change is withdrawn. */
+/* A signal that the program handles ends nothing; when the program is killed the change is
+ * cancelled. */
 static void killed(void)
 {
 	struct kernel_part part = NAME("a");
@@ -160,7 +161,7 @@ static void killed(void)
 }
 RIG_TEST(killed)
 
-/* No server answers: the program can go, and what it asked for goes on. */
+/* No server answers: the program can exit, and its request continues. */
 static void killed_and_answered(void)
 {
 	struct kernel_part part = NAME("a");
@@ -179,14 +180,15 @@ static void killed_and_answered(void)
 	assert_int_equal(rig.fs->n_running, 1);
 	assert_non_null(fake_find(1, "a"));
 	fake_unblock();
-	kernel_take(&rig.k, 1, 1000); /* what the kernel has asked since may be out of date */
+	kernel_take(&rig.k, 1, 1000); /* attributes that the kernel has requested since may be out
+	                               * of date */
 	assert_true(kernel_was_notified(&rig.k, 1, true));
 	assert_null(fake_find(1, "a"));
 	assert_int_equal(rig.fs->n_running, 0);
 }
 RIG_TEST(killed_and_answered)
 
-/* What uses an open file is interrupted itself: it has to end before the file is closed. */
+/* A request on an open file is interrupted directly: it has to end before the file is closed. */
 static void killed_while_it_reads(void)
 {
 	uint64_t node, fh = kernel_create(&rig.k, "a", 0644, &node), syncs;
@@ -206,7 +208,7 @@ static void killed_while_it_reads(void)
 }
 RIG_TEST(killed_while_it_reads)
 
-/* A fiber for each: one that waits holds up nobody. */
+/* Each request has a fiber: one that waits delays no other. */
 static void out_of_order(void)
 {
 	struct kernel_part a = NAME("a");

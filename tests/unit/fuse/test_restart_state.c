@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory that outlives a daemon, and how the next one is told of it. */
+/* The memory that outlives a daemon, and how the next daemon gets it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 #include "fuse/restart/restart_state.h"
 #include "fuse/restart/supervisor.h"
 
-const char leat_build[] = "test"; /* of the programs alone */
+const char leat_build[] = "test"; /* else defined in the programs */
 
 static void test_the_next_one_sees_it(void **state)
 {
@@ -28,7 +28,7 @@ static void test_the_next_one_sees_it(void **state)
 	assert_non_null(a);
 	assert_true(fd >= 0);
 	assert_int_equal(a->files_top, 0);
-	assert_int_equal(a->end, RESTART_KILLED); /* if it comes to say nothing else */
+	assert_int_equal(a->end, RESTART_KILLED); /* if the daemon records no other end */
 	a->files[RESTART_FILES_MAX - 1].ino = 77;
 	a->next_dir = 5;
 	b = restart_state_open(fd);
@@ -40,7 +40,7 @@ static void test_the_next_one_sees_it(void **state)
 	close(fd);
 }
 
-/* Each field that another release could have otherwise, and what is out of bounds. */
+/* Each field that may differ in another release, and values out of bounds. */
 static void test_what_cannot_be_read_is_refused(void **state)
 {
 	struct restart *k;
@@ -99,7 +99,7 @@ static void test_ready(void **state)
 	munmap(k, sizeof(*k));
 }
 
-/* What the supervisor hands to a daemon goes by an environment variable. */
+/* The supervisor passes its data to a daemon in an environment variable. */
 static void test_a_daemon_knows_its_supervisor(void **state)
 {
 	struct supervised s;
@@ -119,9 +119,10 @@ static void test_a_daemon_knows_its_supervisor(void **state)
 	assert_int_equal(s.ready_fd, -1);
 	assert_string_equal(s.mountpoint, "/mnt/with a blank");
 	assert_non_null(s.restart);
-	assert_int_equal(fcntl(device, F_GETFD), FD_CLOEXEC); /* for no helper process */
+	assert_int_equal(fcntl(device, F_GETFD), FD_CLOEXEC); /* not inherited by helper
+	                                                       * processes */
 	assert_null(getenv("LEAT_MOUNT_DAEMON"));
-	/* A memory file of another release: the daemon says so, and ends. */
+	/* A memory file of another release: the daemon reports it, and exits. */
 	k->version++;
 	setenv("LEAT_MOUNT_DAEMON", text, 1);
 	assert_true(supervised_daemon(&s));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One daemon goes, and another one serves the same mount: what programs notice of it (nothing). */
+/* One daemon stops, and another one serves its mount; programs notice nothing. */
 #include "tests/unit/fuse/rig.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 static struct kernel_reply r;
 
-/* The kernel sees no INIT; open files go on by their numbers, and new ones get others. */
+/* The kernel gets no INIT; open files keep their numbers, and new ones get others. */
 static void open_files(void)
 {
 	uint64_t node, a = kernel_create(&rig.k, "a", 0644, &node), b, c;
@@ -44,7 +44,7 @@ static void open_files(void)
 }
 RIG_TEST(open_files)
 
-/* Requests that come while nobody reads wait for the next one. */
+/* Requests that arrive while there is no daemon wait for the next one. */
 static void requests_between(void)
 {
 	struct kernel_part part = NAME("a");
@@ -59,7 +59,8 @@ static void requests_between(void)
 }
 RIG_TEST(requests_between)
 
-/* Who waits for a lock holds nothing up; the request comes again to the next daemon. */
+/* A request that waits for a lock does not delay the takeover; it is sent again to the next
+ * daemon. */
 static void waits_for_locks(void)
 {
 	struct fake_node *n = fake_file("a", 'a', 1);
@@ -72,7 +73,8 @@ static void waits_for_locks(void)
 	waits = kernel_send(&rig.k, FUSE_SETLKW, node, &part, 1);
 	assert_false(kernel_has_reply(&rig.k, waits));
 	assert_int_equal(rig_take_over(), 0);
-	/* Both owners' locks are given back with the file, whoever took them. */
+	/* The locks of the recorded owners are released with the file, by whichever daemon they
+	 * were taken. */
 	assert_int_equal(rig.fs->handles.files[0]->file->n_owners, 1);
 	assert_int_equal(rig.fs->handles.files[0]->file->owners[0], 1);
 	kernel_send_as(&rig.k, waits | KERNEL_RESENT, FUSE_SETLKW, node, &part, 1);
@@ -84,8 +86,8 @@ static void waits_for_locks(void)
 }
 RIG_TEST(waits_for_locks)
 
-/* The former one was killed when it had opened the file and had not answered: the request comes
- * again, and what nobody will release is closed. */
+/* The previous daemon was killed when it had opened the file and had not replied: the request is
+ * sent again, and the file that the kernel will never release is closed. */
 static void an_open_that_was_not_answered(void)
 {
 	uint64_t node = fake_file("a", 'a', 1)->attr.ino.v, fh, other, again;
@@ -97,8 +99,8 @@ static void an_open_that_was_not_answered(void)
 	other = kernel_open_file(&rig.k, node, O_RDONLY);
 	rig_hand_over();
 	k->files[fh & 0xffffffff].unique = 1000;
-	k->files[other & 0xffffffff].unique = 2000; /* does not come again: it was answered */
-	k->files_top = 0; /* killed before that was counted */
+	k->files[other & 0xffffffff].unique = 2000; /* is not sent again: it had a reply */
+	k->files_top = 0; /* killed before that was updated */
 	assert_int_equal(rig_resume(), 0);
 	assert_int_equal(k->files_top, 2);
 	assert_int_equal(fake_count("ll_release"), 0);
@@ -107,14 +109,14 @@ static void an_open_that_was_not_answered(void)
 	assert_int_equal(kernel_wait(&rig.k, again, &r), 0);
 	assert_int_equal(fake_count("ll_release"), 1);
 	assert_true(r.open.fh != fh);
-	kernel_release(&rig.k, node, fh); /* of no number any more */
+	kernel_release(&rig.k, node, fh); /* a number that is not in use any longer */
 	assert_int_equal(fake_count("ll_release"), 1);
 	kernel_release(&rig.k, node, other);
 	assert_int_equal(fake_count("ll_release"), 2);
 }
 RIG_TEST(an_open_that_was_not_answered)
 
-/* The kernel had the answer: a request of another number closes nothing. */
+/* The kernel had the reply: a request with another number closes nothing. */
 static void an_open_that_was_answered(void)
 {
 	uint64_t node = fake_file("a", 'a', 1)->attr.ino.v;
@@ -129,7 +131,7 @@ static void an_open_that_was_answered(void)
 }
 RIG_TEST(an_open_that_was_answered)
 
-/* A listing goes on from where it was, by a number that the next daemon has never seen. */
+/* A listing continues from its position, by a number that the next daemon does not have. */
 static void listings(void)
 {
 	uint64_t fh;
@@ -145,18 +147,18 @@ static void listings(void)
 		d = (const void *)(r.data + at);
 		in.offset = d->off;
 	}
-	/* What the former daemon knows of it goes, as with its process. */
+	/* The state of the previous daemon is lost, as with its process. */
 	assert_int_equal(kernel_call(&rig.k, FUSE_RELEASEDIR, 1, &r, ARG(release)), 0);
 	assert_int_equal(rig_take_over(), 0);
 	assert_true(kernel_opendir(&rig.k, 1) != fh);
 	assert_int_equal(kernel_call(&rig.k, FUSE_READDIR, 1, &r, ARG(in)), 0);
 	d = (const void *)r.data;
 	assert_int_equal(d->namelen, 1);
-	assert_int_equal(d->name[0], 'g'); /* behind ".", "..", and a to f: 256 bytes */
+	assert_int_equal(d->name[0], 'g'); /* after ".", "..", and a to f: 256 bytes */
 }
 RIG_TEST(listings)
 
-/* The pages of what was open go, as their leases may have ended. */
+/* The pages of open files are dropped, as their leases may have ended. */
 static void pages(void)
 {
 	uint64_t node = fake_file("a", 'a', 10)->attr.ino.v;
@@ -169,14 +171,14 @@ static void pages(void)
 	assert_true(kernel_was_notified(&rig.k, 1, true));
 	for (int i = 0; fake.n_pages_gone == 0 && i < 1000; i++)
 		assert_int_equal(fiber_sleep_us(1000), 0);
-	assert_int_equal(fiber_sleep_us(20000), 0); /* until the kernel believes what it is told */
+	assert_int_equal(fiber_sleep_us(20000), 0); /* until the kernel accepts new attributes */
 	assert_int_equal(kernel_call(&rig.k, FUSE_GETATTR, node, &r, ARG(in)), 0);
 	assert_int_equal(r.attr.attr.size, 10);
 	assert_int_equal(fake.n_pages_gone, 1);
 }
 RIG_TEST(pages)
 
-/* What was said in INIT cannot be taken back. */
+/* What the reply to INIT promised cannot be changed. */
 static void another_promise(void)
 {
 	rig_hand_over();
@@ -188,12 +190,12 @@ static void another_promise(void)
 	assert_int_equal(rig_resume(), -LE_INVAL);
 	rig.o.ino32 = false;
 	assert_int_equal(rig_resume(), 0);
-	assert_int_equal(rig.fs->max_background, 16); /* what the first one has said */
+	assert_int_equal(rig.fs->max_background, 16); /* of the first reply */
 	assert_int_equal(kernel_getattr(&rig.k, 1, &r), 0);
 }
 RIG_TEST(another_promise)
 
-/* Something is not durable yet: this daemon goes on. */
+/* Some data is not durable yet: the daemon stays. */
 static void not_now(void)
 {
 	fake.drain_status = -LE_TIMEDOUT;
@@ -207,7 +209,7 @@ static void not_now(void)
 }
 RIG_TEST(not_now)
 
-/* The file is gone from the servers: there is no next daemon, rather than one without it. */
+/* The file does not exist at the servers: no daemon starts, rather than one without the file. */
 static void a_file_that_is_lost(void)
 {
 	kernel_open_file(&rig.k, fake_file("a", 'a', 10)->attr.ino.v, O_RDONLY);

@@ -44,7 +44,7 @@ static void layout(void)
 	assert_int_equal(fake_layout.replicas, 3);
 	assert_int_equal(fake_layout.flags, LAYOUT_F_CONVERT);
 	assert_int_equal(fake.cred.flags,
-			 0); /* the kernel knows nothing of it: the server judges */
+			 0); /* the kernel does not check it: the server does */
 	fake_fail("ll_layout_set", -LE_PERM);
 	assert_int_equal(set("leat.layout", "width=4"), EPERM);
 	assert_int_equal(set("leat.layout", "nonsense=4"), EINVAL);
@@ -84,7 +84,7 @@ static void status(void)
 	assert_non_null(j);
 	assert_int_equal(json_integer_value(json_object_get(j, "session")), 42);
 	assert_int_equal(json_integer_value(json_object_get(j, "read_ops")), 7);
-	assert_int_equal(json_integer_value(json_object_get(j, "running")), 1); /* this one */
+	assert_int_equal(json_integer_value(json_object_get(j, "running")), 1); /* this request */
 	assert_int_equal(json_integer_value(json_object_get(j, "supervisor")), 0);
 	assert_non_null(json_object_get(j, "passthrough"));
 	assert_non_null(json_object_get(j, "staged_copies"));
@@ -105,7 +105,7 @@ static void net(void)
 	assert_int_equal(get("leat.net.", 100), ENODATA);
 	assert_int_equal(get("leat.net.x", 100), ENODATA);
 	assert_int_equal(get("leat.net.4294967296", 100), ENODATA);
-	assert_int_equal(get("leat.network", 100), ENODATA); /* none of these: a stored one */
+	assert_int_equal(get("leat.network", 100), ENODATA); /* not a virtual one: a stored one */
 	assert_int_equal(fake_count("ll_getxattr"), 1);
 }
 RIG_TEST(net)
@@ -145,7 +145,7 @@ static void project(void)
 }
 RIG_TEST(project)
 
-/* The names are ours: nothing of that kind is stored. */
+/* The names are reserved: no attribute with such a name is stored. */
 static void others_are_refused(void)
 {
 	assert_int_equal(set("leat.status", "x"), EPERM);
