@@ -5,7 +5,7 @@
         open(c.mnt(1) + "/file", "w")...
         c.kill("ossd2"); c.start("ossd2")
 
-The cluster is taken down at the end, whatever happened.
+The cluster is taken down at the end, also after a failure.
 """
 import contextlib
 import ctypes
@@ -27,12 +27,12 @@ SRC = os.environ.get("LEAT_SRC") or os.path.dirname(os.path.dirname(os.path.dirn
     os.path.abspath(__file__))))
 BUILD = os.environ.get("BUILD") or SRC + "/build"
 DEV_CLUSTER = SRC + "/deploy/dev-cluster"
-# Where servers are, if not on 127.0.0.1, and the words before their command lines (dev-cluster).
+# Address of the servers, if not 127.0.0.1, and the words before their command lines (dev-cluster).
 ADDR = os.environ.get("LEAT_DEV_ADDR") or "127.0.0.1"
-# Where agents beside the mounts are.
+# Address of agents beside the mounts.
 HERE = os.environ.get("LEAT_DEV_HERE") or "127.0.0.1"
 ON_SERVER = os.environ.get("LEAT_DEV_SERVER", "").split()
-# Bounds of time are for machines, not for guests that pretend cards (tests/rdma).
+# Time limits are for real machines, not for guests with emulated cards (tests/rdma).
 SLOWNESS = 10 if os.environ.get("RDMA_GUEST") else 1
 SERVERS = ["mds", "ossd1", "ossd2", "ossd3", "ossd4"]
 
@@ -85,8 +85,8 @@ class Cluster:
         subprocess.run(["rm", "-rf", self.dir], check=False)
 
     def close_ours(self):
-        """What a test that failed has left open would keep the mounts, and so their servers, and
-        what later tests count."""
+        """After a failed test, open files would keep the mounts, and so their servers, busy, and
+        change what later tests count."""
         gc.collect()
         here = os.open(self.dir, os.O_RDONLY)
         for fd in os.listdir("/proc/self/fd"):
@@ -97,7 +97,7 @@ class Cluster:
         os.close(here)
 
     def mend(self):
-        """After a test that failed: every daemon runs, and nothing is open."""
+        """After a failed test: starts every daemon, and closes everything."""
         mounts = ["mnt%d" % (i + 1) for i in range(int(self.env["LEAT_DEV_MOUNTS"]))]
         for name in ["mds"] + self.ossd + mounts:
             if self.alive(name):
@@ -122,7 +122,7 @@ class Cluster:
             return int(f.read().split()[1])
 
     def alive(self, name):
-        """Any of its threads: until the last one is gone, its files are open."""
+        """Any of its threads: until the last one has ended, its files are open."""
         try:
             pid = self.pid(name)
             with open("/proc/%d/stat" % pid) as f:
@@ -151,7 +151,7 @@ class Cluster:
         r = subprocess.run(argv, env=self.env, timeout=timeout, stdin=subprocess.DEVNULL,
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if check and r.returncode:
-            # The exception that follows tells neither what the command printed nor its errors.
+            # The exception that follows contains neither the output of the command nor its errors.
             print("%s\n%s" % (r.stdout, r.stderr))
             r.check_returncode()
         return r
@@ -160,7 +160,7 @@ class Cluster:
         return json.loads(self.leat("status", "--timeout", "120", "--json").stdout)
 
     def told_by_servers(self, args=()):
-        """leat status with the word of every target's server: one that is slow is asked again."""
+        """leat status with the reply of every target's server: a slow one is queried again."""
         said = {}
 
         def all_have():
@@ -172,21 +172,22 @@ class Cluster:
         return said
 
     def assert_sound(self):
-        """fsck has nothing to say, once every target is up: a busy machine keeps some silent."""
+        """fsck finds nothing, once every target is up: on a busy machine some are silent for a
+        while."""
         wait_until(lambda: all(t["state"] == "up" for t in self.status()["targets"]), 30,
                    "every target is up")
         out = self.leat("fsck", check=False)
         assert out.returncode == 0, out.stdout + out.stderr
 
     def scrub(self):
-        """A whole scrub of every target that is up: what each has counted."""
+        """Scrubs every target that is up completely. Returns the counters of each."""
         rows = []
 
         def ended():
             rows[:] = self._scrub_rows("status")
             return not any(r["running"] for r in rows)
 
-        # A target that has met much damage has begun one by itself, maybe before its chains were
+        # A target that found much damage may have started a scrub by itself, before its chains were
         # whole.
         wait_until(ended, 60, "the end of a scrub before")
         self._scrub_rows("start")
@@ -206,18 +207,18 @@ class Cluster:
         return rows
 
     def metrics_of(self, name):
-        """The text of that daemon's page."""
+        """The text of that daemon's metrics page."""
         with open(self.dev + "/metrics") as f:
             page = dict(line.split() for line in f)[name]
         return urllib.request.urlopen("http://%s/metrics" % page, timeout=60).read().decode()
 
     def check_stores(self, **kw):
-        """Everything is taken down and examined offline; servers stay down."""
+        """Takes everything down and checks it offline; servers stay down."""
         self.run("down", "--keep", stdout=subprocess.DEVNULL)
         return self.run("check", **kw)
 
     def new_ports(self, conf):
-        """The text of a configuration, with ports that are free now instead of those in it."""
+        """The text of a configuration, with free ports instead of those in it."""
         pattern = re.escape(ADDR) + r":(\d+)"
         old = set(re.findall(pattern, conf))
         new = dict(zip(old, ports.free_ports(len(old), "")))
@@ -233,8 +234,8 @@ def mount_id(fd):
 
 
 def unmount(at):
-    """Whoever looks at all mounts (df) keeps each busy for an instant. If somebody still uses it
-    then, the test fails, and nothing is mounted there all the same."""
+    """A program that lists all mounts (df) keeps each busy for an instant. If one is still in use
+    after that, the test fails, and it is unmounted nevertheless."""
     try:
         wait_until(lambda: subprocess.run(["umount", at], check=False).returncode == 0, 10,
                    "umount " + at)
@@ -244,14 +245,15 @@ def unmount(at):
 
 
 def wait_until(predicate, seconds, what):
-    """seconds: plenty on an idle machine. Busy ones are waited for too: this is not about speed."""
+    """seconds: plenty on an idle machine. Busy machines get more time: this is not about speed."""
     patience = max(120, 4 * seconds)
     asked = time.monotonic()
     end = asked + patience
     while not predicate():
         if time.monotonic() > end:
             raise AssertionError("not within %s s: %s" % (patience, what))
-        # Half of the time at least is for who is waited for, however dear the question is.
+        # At least half of the time is left to the process that is waited for, however expensive the
+        # query.
         time.sleep(0.02 + time.monotonic() - asked)
         asked = time.monotonic()
 
@@ -266,7 +268,7 @@ def expect_errno(number, fn, *args, **kw):
 
 
 def free_ports(n):
-    """Beside the mounts."""
+    """On the address of agents."""
     return ports.free_ports(n, HERE)
 
 
@@ -290,7 +292,7 @@ def fallocate(fd, mode, off, length):
 
 
 def as_user(fn, uid, gid, groups=()):
-    """fn in a process of that user: 0, or the errno with which it failed."""
+    """Runs fn in a process of that user. Returns 0, or the errno with which it failed."""
     pid = os.fork()
     if pid == 0:
         code = 255
@@ -308,8 +310,8 @@ def as_user(fn, uid, gid, groups=()):
 
 
 class slow_to_forget:
-    """Meanwhile the thread of that mount that makes the kernel forget pages runs only when nobody
-    else wants to, and somebody always does."""
+    """Meanwhile the thread of that mount that invalidates pages of the kernel runs only when the
+    processor is idle, and another thread keeps it busy."""
 
     def __init__(self, c, mount):
         tasks = "/proc/%d/task" % c.pid("mnt%d" % mount)
@@ -336,7 +338,7 @@ class slow_to_forget:
 
 def run_tests(namespace):
     """Runs every test_* function with one cluster, in order of definition, also after a failure; a
-    module may set CLUSTER. Arguments of the program: only these tests."""
+    module may set CLUSTER. Arguments of the program select tests."""
     names = [n for n in namespace if n.startswith("test_") and callable(namespace[n]) and
              (len(sys.argv) < 2 or n in sys.argv[1:])]
     failed = []

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of README.md and deploy/README.md, out of the pages, and how each of them is run by
-integration/test_documents.py.
+"""The commands of README.md and deploy/README.md, read from the pages, and how each of them is run
+by integration/test_documents.py.
 
-A block that is indented by four spaces or fenced is commands of a shell; one that is fenced as
-python is a program; a figure (it has lines that are drawn) is neither.
+A block that is indented by four spaces or fenced contains shell commands; one that is fenced as
+python is a program; a figure (it has box-drawing characters) is neither.
 """
 import collections
 import os
@@ -12,8 +12,8 @@ import subprocess
 
 SRC = os.environ.get("LEAT_SRC") or os.path.realpath(os.path.dirname(__file__) + "/../..")
 
-# setup: what the page presupposes; shows: a pattern of the output; after: what must hold then.
-# why: it is not run. once: for the first PREFIX only, for it does not depend on it.
+# setup: what the page presupposes; shows: a pattern of the output; after: what must hold then. why:
+# the reason not to run it. once: for the first PREFIX only, because it does not depend on it.
 Step = collections.namedtuple("Step", "setup shows after once why")
 
 
@@ -39,7 +39,7 @@ STEPS = {"deploy/README.md": {
     'eval "$(deploy/dev-cluster env)"': does(once=True),
     'leat status "$(deploy/dev-cluster mountpoint)"': does(shows="4 of 4 targets up", once=True),
     "deploy/dev-cluster down": does(once=True, after="no grep ' fuse.leat ' /proc/mounts"),
-    # PREFIX is a variable of the environment here.
+    # PREFIX is an environment variable here.
     "make install": does(
         after="[ $(command -v leat) = $PREFIX/bin/leat ]; ls /sbin/mount.fuse.leat"),
     "(umask 077; od -An -tx1 -N32 /dev/urandom | tr -d ' \\n' >/etc/leat/cluster.key)":
@@ -47,7 +47,7 @@ STEPS = {"deploy/README.md": {
     "cp /etc/leat/leat.conf.sample /etc/leat/leat.conf": does(),
     "sed -i 's/^#mds = .*/mds = mds1:7440/' /etc/leat/leat.conf":
         does(after="grep -x 'mds = mds1:7440' /etc/leat/leat.conf"),
-    # Little room, no waiting, and the agent's folder where the README stages to.
+    # Little space, no waiting, and the agent's folder where the README stages to.
     "leat config check": does(setup="""mkdir -p /local/nvme; sed -i '
 s/^#data_size = .*/data_size = 512M/
 s/^#zero_ahead = .*/zero_ahead = 16M/
@@ -57,7 +57,7 @@ s|^#dirs = .*|dirs = /local/nvme|' /etc/leat/leat.conf"""),
         cannot("one machine stands for all"),
     "leat-mds -c /etc/leat/leat.conf format": does(),
     "systemctl enable --now leat-mds": does(after="systemctl is-active leat-mds"),
-    # Two copies want two hosts.
+    # Two replicas need two hosts.
     "leat-ossd -c /etc/leat/leat.conf --set data_dir=/var/lib/leat/ossd-1 format":
         does(setup="mkdir /var/lib/leat/ossd-1\n"
              "echo 'OSSD_OPTIONS=--set host=oss1' >/etc/leat/ossd-1.env"),
@@ -147,14 +147,14 @@ do sleep 0.1; done"""),
 
 
 def key(command):
-    """The command without the remark behind it; of a program the first line."""
+    """The command without the comment after it; of a program the first line."""
     text = re.sub(r"\s+#\s.*$", "", command, flags=re.M).strip()
     found = re.match(r"/usr/bin/python3 - <<'END'\n(.*)\n", text)
     return found.group(1) if found else text
 
 
 def commands(lines):
-    """A command ends with a line after which bash wants no more."""
+    """A command ends with a line after which bash needs no further input."""
     found, text = [], ""
     for line in lines:
         text += line + "\n"
@@ -202,7 +202,7 @@ def blocks(page):
 
 
 def in_order():
-    """(page, commands) of all blocks: README.md wants a cluster, which deploy/README.md sets up and
+    """(page, commands) of all blocks: README.md needs a cluster, which deploy/README.md sets up and
     removes at the end."""
     first, last = [], []
     for block in blocks("deploy/README.md"):

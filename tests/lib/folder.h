@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A folder of a test's own. */
+/* A temporary folder of a test. */
 #ifndef LEAT_TESTS_LIB_FOLDER_H
 #define LEAT_TESTS_LIB_FOLDER_H
 
 #define FOLDER_MAX 64
 
-/* A new one in `below` (NULL: TMPDIR, else /tmp), named after the test. Dies where there can be
- * none. */
+/* Makes a new one in `below` (NULL: TMPDIR, else /tmp), named after the test. Aborts on a
+ * failure. */
 void make_folder(const char *below, const char *name, char ret_path[FOLDER_MAX]);
-/* With all that is in it; follows no links. */
+/* Removes the folder with its content; follows no links. */
 void remove_folder(const char *path);
 
 #endif

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client that sends frames of its own making, honest or not: for tests of what servers refuse.
+"""A client that sends any frames, valid or not: for tests of what servers refuse.
 
 The messages are those of common/proto: their field lists are read from the headers.
 
@@ -92,7 +92,7 @@ class Messages:
         return values, at
 
     def decode_all(self, name, data):
-        """Structs of that kind one behind the other, each with its length."""
+        """Structs of that kind one after the other, each with its length."""
         found, at = [], 0
         while at < len(data):
             n, = struct.unpack_from("<H", data, at)
@@ -123,8 +123,8 @@ class Frame:
 
 
 class Peer:
-    """One connection, whose callbacks a thread answers. addr: (host, port); source: the address to
-    come from."""
+    """One connection. A thread answers its callbacks. addr: (host, port); source: the local
+    address."""
 
     def __init__(self, addr, key, role=CLIENT, source=None, messages=None, timeout=30):
         self.m = messages or Messages()
@@ -237,7 +237,7 @@ class Peer:
         return rep
 
     def walk(self, path, who):
-        """The attributes of what that path leads to, looked up name by name."""
+        """The attributes of the inode at that path, looked up name by name."""
         attr = {"ino": ROOT_INO}
         for name in path.strip("/").split("/"):
             status, rep = self.ask("mds_lookup", cred=who, parent=attr["ino"], name=name.encode())
@@ -247,7 +247,7 @@ class Peer:
         return attr
 
     def map(self):
-        """What is where: {target: (host, port)}, {chain: its row}."""
+        """The cluster map: {target: (host, port)}, {chain: its row}."""
         targets, chains, at, status = {}, {}, 0, "OK"
         while True:
             status, rep = self.ask("mds_map_get", **{"from": at})

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the scripts of tests/lint share: the files of the tree, comment stripping, the ratchet."""
+"""Common code of the scripts in tests/lint: the files of the tree, comment stripping, the
+ratchet."""
 import os
 import re
 import subprocess
@@ -35,7 +36,7 @@ def shebang(path):
 
 
 def strip(text):
-    """C without comments and without what stands in strings; line numbers stay."""
+    """C without comments and without the content of strings; line numbers stay."""
     def blank(m):
         s = m.group(0)
         return s if s[0] not in "/\"'" else (
@@ -56,7 +57,7 @@ def includes(path):
 
 
 def ratchet():
-    """{(kind, what): value} of the exceptions that are allowed to stay, and to shrink."""
+    """{(kind, what): value} of the exceptions that may stay, and shrink."""
     allowed = {}
     if os.path.exists(RATCHET):
         for line in read(RATCHET).splitlines():

@@ -3,10 +3,10 @@
 
     nodes.enter()                      # this process into a namespace of its own; before Cluster
     with Cluster() as c, Nodes(c, 4, rate_mib=4) as n:
-        result = n.stage("set@v1", 4)  # what `leat stage in --json` says, and the seconds
+        result = n.stage("set@v1", 4) # the output of `leat stage in --json`, and the seconds
 
-Servers, mounts and commands are on a bridge in the namespace of the calling process. Names and
-links end with their processes.
+Servers, mounts and commands are on a bridge in the namespace of the calling process. Namespaces and
+links disappear with their processes.
 """
 import ctypes
 import json
@@ -25,7 +25,7 @@ def ip(*args):
 
 
 def enter():
-    """Ends with 77 where that is not possible."""
+    """Exits with 77 where that is not possible."""
     os.environ["LEAT_DEV_ADDR"] = HUB  # before cluster.py reads it
     try:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -47,7 +47,7 @@ def limit(words, device, rate_mib):
 
 
 class Nodes:
-    """count agents; each sends and receives rate_mib MiB/s at most."""
+    """count agents; each sends and receives at most rate_mib MiB/s."""
 
     def __init__(self, cluster, count, rate_mib, conf=None):
         self.cluster, self.count, self.rate = cluster, count, rate_mib
@@ -61,7 +61,7 @@ class Nodes:
         return "%s/node%d" % (self.cluster.dir, i)
 
     def add(self, i):
-        # Its namespace lives as long as this process, which ends with our end of the pipe.
+        # Its namespace exists as long as this process, which ends when the pipe is closed here.
         holder = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo; exec cat"],
                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.holders.append(holder)
@@ -118,14 +118,14 @@ class Nodes:
         return "%s%d:7460" % (NET, i + 1)
 
     def stage(self, what, count, *args):
-        """By the first `count` of them: (seconds, the command's answer)."""
+        """Stages on the first `count` nodes: (seconds, the command's output)."""
         start = time.monotonic()
         r = self.cluster.leat("stage", "in", what, "--nodes",
                               ",".join(self.addr(i) for i in range(count)), "--json", *args)
         return time.monotonic() - start, json.loads(r.stdout)
 
     def received(self, i):
-        """Bytes that its link has brought so far."""
+        """Bytes received on its link so far."""
         r = subprocess.run(["ip", "-s", "-j", "link", "show", "leatv%d" % i], check=True,
                            capture_output=True)
         return json.loads(r.stdout)[0]["stats64"]["tx"]["bytes"]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ports for servers of a test: free just now, and none that the kernel gives to outgoing
-connections, so that who is started a moment later, or again, finds its port free.
+"""Ports for servers of a test: free now, and none that the kernel gives to outgoing connections, so
+that a server that starts later, or again, finds its port free.
 
     ports.py N [HOST]    prints N of them
 """

@@ -11,7 +11,8 @@ from cluster import unmount
 
 def copy(home, to):
     subprocess.run(["cp", "-a", "--sparse=always", home + "/.", to], check=True)
-    # What a store keeps for a full disk would be a hole: it makes another one where there is room.
+    # A store's reserve for a full disk would become a hole: the store makes a new one where there
+    # is space.
     for folder, _, names in os.walk(to):
         for name in {"ballast", "other"} & set(names):
             os.unlink(folder + "/" + name)
@@ -19,8 +20,8 @@ def copy(home, to):
 
 @contextlib.contextmanager
 def small_disk(c, name, mib):
-    """The folder of that server (mds, ossd1, ...) lies on a file system of so many MiB meanwhile.
-    The server is started on it, and on its former disk in the end."""
+    """Puts the folder of that server (mds, ossd1, ...) on a file system of that many MiB. The
+    server is started on it, and on its previous disk in the end."""
     c.stop(name)
     home = c.dev + "/" + name
     os.rename(home, home + ".was")
@@ -43,7 +44,7 @@ def small_disk(c, name, mib):
 
 
 def fill(home, leave):
-    """Another program's file takes what is free, but for so many bytes."""
+    """Fills the disk with another program's file, except for that many bytes."""
     v = os.statvfs(home)
     with open(home + "/other", "ab") as f:
         try:
@@ -53,7 +54,7 @@ def fill(home, leave):
 
 
 def refused(fn, *args):
-    """Does it fail for want of room?"""
+    """Whether it fails for lack of space."""
     try:
         fn(*args)
     except OSError as e:

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""System calls that are made twice: in a directory of a local file system and in one of Leat,
-there by any of several mounts. `Twin` is a process of one identity that makes them and tells both
-results; what they are compared by is its caller's business
-(tests/integration/test_differential.py).
+"""System calls that are made twice: in a directory of a local file system and in one of Leat, there
+by any of several mounts. `Twin` is a process of one identity that makes them and returns both
+results; its caller compares them (tests/integration/test_differential.py).
 
 A call is (mount, name, at, args): `at` is the number of an open directory that paths begin at, or
 None for the top. Descriptors and mappings have numbers that the caller gives; a descriptor belongs
-to the mount that it was opened by. A result is a value or the name of an error. The process sees
-nothing of the machine but the folder that both sides are in: what is drawn at random may lead out
-of its directory, by links and `..`.
+to the mount that it was opened by. A result is a value or the name of an error. The process can
+reach only the folder that both sides are in: random paths may lead out of their directory, by links
+and `..`.
 """
 import ctypes
 import errno
@@ -31,7 +30,7 @@ FLAGS_SHOWN = FS_IMMUTABLE_FL | FS_APPEND_FL | FS_NODUMP_FL | FS_NOATIME_FL
 PAGE = 4096
 SYS_GETDENTS64 = {"x86_64": 217}.get(os.uname().machine, 61)
 SYS_PIVOT_ROOT = {"x86_64": 155}.get(os.uname().machine, 41)
-# What the kernel lets the owner do by the attributes that it was told last.
+# The kernel checks whether the caller is the owner by the attributes that it last got.
 OWNERS = {"chmod", "fchmod", "chown", "fchown", "utimens", "futimens", "setxattr", "fsetxattr",
           "removexattr", "fremovexattr", "chattr", "unlink", "rmdir", "rename"}
 WHOLE = 8 << 20  # no file is longer
@@ -42,7 +41,7 @@ class NotOpen(Exception):
 
 
 class Hidden(Exception):
-    """What came of it cannot be compared; the reason is with the rules."""
+    """The results cannot be compared; the rules give the reason."""
 
 
 def check(rc):
@@ -57,7 +56,7 @@ def payload(tag, length):
 
 
 class Caller:
-    """What one identity does on one side. tops: the directory as each mount has it."""
+    """Performs the calls of one identity on one side. tops: the directory in each mount."""
 
     def __init__(self, tops):
         self.tops = [os.open(t, os.O_RDONLY | os.O_DIRECTORY) for t in tops]
@@ -80,8 +79,8 @@ class Caller:
             attempt(os.fchdir, self.tops[0])
 
     def look_first(self, what):
-        """Who has a file open is told of its new owner; by a name, a directory or O_PATH the kernel
-        may go by the former one."""
+        """The kernel is notified of a new owner of an open file; by a name, a directory or O_PATH
+        it may use the previous one."""
         if isinstance(what, str):
             attempt(os.stat, what)
             return
@@ -104,13 +103,13 @@ class Caller:
         return fd
 
     def attr_fd(self, n):
-        """Root may set attributes of a directory that is gone. Whether others may, two mounts may
-        see differently: what is set then is seen by those of one mount alone."""
+        """Root may set attributes of a removed directory. Whether other users may, two mounts may
+        decide differently: what is set then is visible in one mount alone."""
         return self.slot(n)[0] if os.geteuid() == 0 else self.fd(n)
 
     def data_fd(self, n):
-        """Of a regular file (or a directory, which refuses): what a pipe or device holds is not a
-        file system's."""
+        """Of a regular file (or a directory, which refuses): the content of a pipe or device does
+        not belong to the file system."""
         fd, _, flags = self.slot(n)
         if kind_of(fd) not in (stat.S_IFREG, stat.S_IFDIR):
             raise Hidden("not a file")
@@ -208,7 +207,7 @@ class Caller:
         return os.lseek(fd, off, whence)
 
     def do_extents(self, n):
-        """What SEEK_DATA and SEEK_HOLE lead to, read: all there is but zeros."""
+        """The data that SEEK_DATA and SEEK_HOLE find: all bytes except zeros."""
         fd, direct = self.data_fd(n)
         if direct or kind_of(fd) == stat.S_IFDIR:
             raise Hidden("not read")
@@ -230,7 +229,7 @@ class Caller:
         return bytes(data)
 
     def do_beyond(self, n, whence):
-        """SEEK_DATA and SEEK_HOLE at and behind the end."""
+        """SEEK_DATA and SEEK_HOLE at and after the end."""
         fd, _ = self.data_fd(n)
         size = os.fstat(fd).st_size
         if kind_of(fd) == stat.S_IFDIR:
@@ -252,7 +251,7 @@ class Caller:
             raise Hidden("direct")
         if self.fds[source][1] != self.fds[target][1] and number_of(s[0]) == number_of(d[0]):
             raise Hidden("on itself, through two mounts")
-        os.fstat(s[0])  # the kernel goes by the size that it was told last
+        os.fstat(s[0])  # the kernel uses the size that it last got
         return os.copy_file_range(s[0], d[0], length, source_off, target_off)
 
     def do_sendfile(self, target, source, off, length):
@@ -277,14 +276,14 @@ class Caller:
         if kind_of(fd) != stat.S_IFREG:
             raise Hidden("not a file")
         if os.fstat(fd).st_size < length:
-            raise Hidden("too short")  # Python refuses by itself
+            raise Hidden("too short")  # Python refuses it
         if writable and flags_of(fd) & FS_APPEND_FL:
             raise Hidden("append-only")
         prot = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
         self.maps[m] = mmap.mmap(fd, length, mmap.MAP_SHARED, prot), writable
 
     def mapped(self, m, length):
-        """The mapping, and how much of it may be touched: none behind the file's end."""
+        """The mapping, and how much of it may be accessed: nothing after the file's end."""
         if m not in self.maps:
             raise NotOpen
         area, writable = self.maps[m]
@@ -331,7 +330,7 @@ class Caller:
         os.link(old, new, follow_symlinks=follow)
 
     def do_link_fd(self, n, path, by_proc):
-        """An open file gets a name, as one of O_TMPFILE does."""
+        """Gives an open file a name, also one of O_TMPFILE."""
         fd, mount, _ = self.slot(n)
         os.fchdir(self.tops[mount])
         if by_proc:
@@ -352,7 +351,7 @@ class Caller:
         return sorted(os.listdir(self.slot(n)[0]))
 
     def do_list_during(self, path, removed, added):
-        """A directory is read while it changes: each name that is there all the time comes once."""
+        """Reads a directory while it changes: each name that exists all the time comes once."""
         before = set(os.listdir(path))
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -441,11 +440,11 @@ class Caller:
         kind, whence, off, length, _ = struct.unpack("hhqqi4x", got)
         return (kind,) if kind == fcntl.F_UNLCK else (kind, whence, off, length)
 
-    # ---- looking ----
+    # ---- inspection ----
 
     def look(self, mount, at, path, deep=False):
-        """All that can be seen of a name, or of an open file (path None). The members beginning
-        with an underscore are no results."""
+        """All visible properties of a name, or of an open file (path None). Members beginning with
+        an underscore are not compared."""
         seen = {}
         try:
             if path is None:
@@ -488,7 +487,7 @@ class Caller:
         seen["xattrs"] = {n: attempt(os.getxattr, what, n, **kw) for n in sorted(names)}
 
     def do_tree(self, mount):
-        """All names below the top, as that mount has them."""
+        """All names below the top, as in that mount."""
         found, todo = {}, ["."]
         while todo:
             path = todo.pop()
@@ -499,7 +498,7 @@ class Caller:
 
 
 def flags_of(fd):
-    """As chattr sets them; none where there can be none."""
+    """The flags of chattr; none where there can be none."""
     buf = bytearray(8)
     if kind_of(fd) in (stat.S_IFREG, stat.S_IFDIR):
         fcntl.ioctl(fd, FS_IOC_GETFLAGS, buf)
@@ -507,7 +506,7 @@ def flags_of(fd):
 
 
 def changeable(path):
-    """Takes away the flags that keep it from being removed."""
+    """Clears the flags that prevent its removal."""
     if stat.S_IFMT(os.lstat(path).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
         return
     fd = os.open(path, os.O_RDONLY)
@@ -521,7 +520,7 @@ def changeable(path):
 
 
 def known(fd):
-    """statx, without asking anybody: a question might change what is known."""
+    """statx without a request: a request might change what the kernel has cached."""
     buf = ctypes.create_string_buffer(256)
     check(libc.statx(fd, b"", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 1, buf))
     return buf
@@ -552,7 +551,7 @@ def attempt(fn, *args, **kw):
 
 
 def some_names(fd):
-    """What one getdents tells that has room for one long name or some short ones."""
+    """The result of one getdents with space for one long name or some short ones."""
     buf, names, at = ctypes.create_string_buffer(600), [], 0
     end = check(libc.syscall(SYS_GETDENTS64, fd, buf, 300))
     if end == 0:
@@ -573,7 +572,7 @@ def read_whole(path):
 
 
 def handle(what):
-    """What tells a file from one that had its inode number before."""
+    """Identifies a file even if another file had its inode number before."""
     buf = ctypes.create_string_buffer(struct.pack("Ii", 128, 0), 8 + 128)
     mount_id = ctypes.c_int()
     fd, path = (what, b"") if isinstance(what, int) else (AT_FDCWD, os.fsencode(what))
@@ -584,7 +583,7 @@ def handle(what):
 
 
 def shut_in(folder):
-    """There is nothing else from now on, but /proc. No mount of others stays busy for that."""
+    """From now on only the folder and /proc are accessible. So no other mount stays busy."""
     os.makedirs(folder + "/proc", exist_ok=True)
     check(libc.unshare(CLONE_NEWNS))
     check(libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None))
@@ -630,7 +629,7 @@ class Twin:
         os._exit(0)
 
     def perform(self, call, looks=()):
-        """[both results], and for each look [what both have seen]."""
+        """Returns [both results], and for each look [what both found]."""
         try:
             self.pipe.send((call, looks))
             if not self.pipe.poll(self.patience_s):

@@ -19,17 +19,17 @@ NUMPY = ["?", "<i1", "<u1", "<i2", ">i2", "<u4", ">i8", "<f2", "<f4", ">f4", "<f
 
 
 def torch_dtypes():
-    """All that tensors of this torch can have and no quantization."""
+    """All types of this torch's tensors, without quantization."""
     kinds = {v for v in vars(torch).values() if isinstance(v, torch.dtype)}
     return sorted((k for k in kinds if not str(k).startswith(("torch.q",))), key=str)
 
 
 class States:
-    """One per random.Random: each state() is another one."""
+    """One per random.Random: each state() differs."""
 
     def __init__(self, dice):
         self.dice = dice
-        self.pool = []  # what later values may share memory with
+        self.pool = []  # arrays with which later values may share memory
 
     def state(self):
         self.pool = []
@@ -170,7 +170,7 @@ def bytes_of(t):
 
 
 def differ(a, b, where="state"):
-    """None, or in words where two states are not the same."""
+    """None, or a description of the difference."""
     if type(a) is not type(b):
         return "%s: %s came back as %s" % (where, type(a), type(b))
     if isinstance(a, dict):

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands in for torchdata's StatefulDataLoader, which no distribution packages: not its code, but
-what its documentation says it does with a data set or sampler that has state_dict() and
-load_state_dict().
+"""A stand-in for torchdata's StatefulDataLoader, which no distribution packages. It is not
+torchdata's code: it does what torchdata's documentation says about a data set or sampler that has
+state_dict() and load_state_dict().
 
-Without workers the data set is asked when the loader is. With workers each has its own copy: what
-was saved of it is loaded, then the iterator made, and its state is taken before the first batch and
-after each, and travels with the batch; the loader's state is that of each worker at the latest
-batch that was given to the loop, and which worker is next. A state goes on with as many workers as
-it had. Samplers stay in this process and are asked ahead; their iterators' states are kept with
-the batches that they made."""
+Without workers the loader's state includes the data set's present state. With workers each has its
+own copy of the data set: the saved state is loaded, then the iterator is made; its state is taken
+before the first batch and after each, and sent with the batch. The loader's state consists of each
+worker's state at the latest batch that the loop got, and of the number of the next worker. A state
+can be continued with the number of workers that it had. Samplers stay in this process and run
+ahead; their iterators' states are kept with the batches that they made."""
 import itertools
 import multiprocessing
 import queue
@@ -16,7 +16,7 @@ import queue
 import torch
 from torch.utils.data import _utils, get_worker_info
 
-AHEAD = 2  # batches asked of each worker before they are needed
+AHEAD = 2  # batches requested of each worker in advance
 
 
 def is_stateful(thing):
@@ -113,7 +113,7 @@ class StatefulDataLoader:
             for q in asked:
                 q.put(False)
             for process in processes:
-                # What it still has to say would keep it.
+                # Its pending answers would keep it alive.
                 while process.is_alive():
                     try:
                         answers.get(timeout=0.02)
@@ -154,7 +154,7 @@ class StatefulDataLoader:
 
 class StatefulSampling:
     """Batches of indices, drawn `ahead` of the loop by a sampler, one by one or (batch_size None)
-    as it gives them; the state is that of the batch which the loop has."""
+    in the sampler's batches; the state is that of the loop's present batch."""
 
     def __init__(self, sampler, batch_size, ahead):
         self.sampler, self.batch_size, self.ahead = sampler, batch_size, ahead

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""leat.webdataset, leat.tf, leat.dali and leat.horovod. TensorFlow, DALI and Horovod cannot be had
-as packages here: stand-ins below check what is given to them as the real ones document it. The
-samples themselves are compared with what tarfile reads."""
+"""leat.webdataset, leat.tf, leat.dali and leat.horovod. TensorFlow, DALI and Horovod are not
+available as packages here: stand-ins below check the arguments that the documentation of the real
+ones requires. The samples themselves are compared with what tarfile reads."""
 import os
 import pickle
 import subprocess
@@ -90,7 +90,7 @@ class WebDataset(Base):
         self.assertEqual(len(list(data)), PER_SHARD)
         with self.assertRaisesRegex(ValueError, "2 shards were asked for"):
             leat.webdataset.dataset(self.src + "/train-{00..01}.tar")
-        # As many as were asked for, but not those.
+        # As many as requested, but other ones.
         urls = [self.src + "/train-%02d.tar" % i for i in range(1, SHARDS)] + [
             self.src + "/train-99.tar"]
         with self.assertRaisesRegex(ValueError, "train-99.tar is not there; train-00.tar was not"):
@@ -151,7 +151,7 @@ class WebDataset(Base):
         self.assertEqual(len({tuple(keys) for keys in want}), 4)
         data, loader, got = passes(2, 3)
         self.assertEqual(got, want[:2])
-        next(iter(loader))  # a pass that is broken off is one, whoever of the workers began it
+        next(iter(loader))  # an interrupted pass counts as one, whichever worker began it
         self.assertEqual(self.keys(loader), want[3])
         self.assertEqual(self.keys(data.select(bool)), passes(1, 0, 4)[2][0])
         data.set_epoch(1)
@@ -176,7 +176,8 @@ class TensorSpec:
 
 def tensorflow_stand_in():
     """from_generator as documented: the generator is called for each pass; each element is a nest
-    of arrays that must fit the signature; strings are object arrays of bytes. All is copied."""
+    of arrays that must fit the signature; strings are object arrays of bytes. Everything is
+    copied."""
     tf = types.ModuleType("tensorflow")
     tf.int64, tf.float32, tf.string = np.dtype("int64"), np.dtype("float32"), np.dtype(object)
     tf.as_dtype, tf.TensorSpec = np.dtype, TensorSpec
@@ -241,8 +242,9 @@ class Tensorflow(Base):
 
 
 class DaliPipeline:
-    """external_source(source, num_outputs, batch=True): one call per batch, a tuple of lists of
-    contiguous arrays, copied at once; StopIteration ends the epoch until reset()."""
+    """external_source(source, num_outputs, batch=True): one call per batch returns a tuple of lists
+    of contiguous arrays, which are copied immediately; StopIteration ends the epoch until
+    reset()."""
 
     def __init__(self, source, num_outputs, batch_size):
         self.source, self.num_outputs, self.batch_size = source, num_outputs, batch_size
@@ -291,7 +293,7 @@ class Dali(Base):
 
 
 class HorovodStandIn:
-    """One of `world` ranks; what rank 0 broadcasts is seen by those that come later."""
+    """One of `world` ranks; ranks that start later get what rank 0 broadcasts."""
     board: dict = {}
 
     def __init__(self, rank, world, initialised=True):
@@ -322,7 +324,7 @@ class Horovod(Base):
             with leat.horovod.loader(HorovodStandIn(0, 1), ds, 10, seed=1) as one:
                 seen = [i for _ in range(3) for i in one.next().ids.tolist()]
                 state = one.state_dict()
-            for rank in range(2):  # goes on with two ranks
+            for rank in range(2):  # continues with two ranks
                 hvd = HorovodStandIn(rank, 2)
                 with leat.horovod.loader(hvd, ds, 5, seed=1) as loader:
                     leat.horovod.restore(hvd, loader, state if rank == 0 else None)

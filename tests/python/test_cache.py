@@ -15,13 +15,13 @@ import leat  # noqa: E402
 import loader_cache  # noqa: E402
 from leat._ranks import ranks_of_node  # noqa: E402
 
-# Thousands of small files: in memory, where the machine has such a place.
+# Thousands of small files: in memory, where the machine has /dev/shm.
 PLACE = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 SAMPLES, SIZE = 1280, 2048
 
 
 def number_of(sample):
-    """What the records of a sample hold: loader_cache.make_records lays them out."""
+    """The content of a sample's records, as loader_cache.make_records lays them out."""
     each = SAMPLES // loader_cache.FILES
     return sample % each * loader_cache.FILES + sample // each
 
@@ -70,7 +70,8 @@ class Cache(unittest.TestCase):
             subprocess.run(["umount", small], check=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         hits, failed, limit, errors = map(int, done.stdout.split())
-        # As much as there is room is used, told in one line, and no error of the loader's.
+        # The available space is used; one line reports that there is less; the loader does not
+        # fail.
         self.assertGreater(hits, 3 * 200)
         self.assertGreater(failed, 0)
         self.assertLess(limit, 2 << 20)
@@ -97,7 +98,7 @@ class Cache(unittest.TestCase):
                     before = loader.metrics()
             m = loader.metrics()
             hits = m["cache_hits"] - before["cache_hits"]
-            # The small part fits whole, and half of the large one.
+            # The small part fits completely, and half of the large one.
             self.assertGreater(hits, 0.65 * (hits + m["cache_misses"] - before["cache_misses"]))
             self.assertEqual((m["cache_bad"], m["cache_failed"], m["errors"]), (0, 0, 0))
 
@@ -135,7 +136,7 @@ class Cache(unittest.TestCase):
                 r.stdout.close()
                 r.wait(300)
         self.assertEqual({limit for _, _, limit in last}, {4096 * 320})
-        # All of it fits: after the first epoch of four, most is there.
+        # Everything fits: after the first of four epochs, most is cached.
         hits, misses = sum(h for h, _, _ in last), sum(m for _, m, _ in last)
         self.assertGreater(hits, 0.55 * (hits + misses))
 

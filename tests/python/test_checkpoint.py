@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""leat.checkpoint: what goes in comes out, damage and foreign files are told, a checkpoint is there
-whole or not at all. timeout: 300"""
+"""leat.checkpoint: load returns what save got, damage and foreign files are reported, a checkpoint
+exists whole or not at all. timeout: 300"""
 import collections
 import contextlib
 import errno
@@ -45,7 +45,7 @@ def net():
 
 
 def same(test, a, b, where=""):
-    """Types too."""
+    """Equal, with equal types."""
     test.assertEqual(type(a), type(b), where)
     if isinstance(a, dict):
         test.assertEqual(list(a), list(b), where)
@@ -258,7 +258,7 @@ class Anything(Base):
         same(self, [meta, state], [info.meta, info.loader])
 
     def test_saved_while_it_changes(self):
-        """The checksums are those of what was written."""
+        """The checksums are those of the written bytes."""
         a, stop = np.zeros(BIG, np.uint8), threading.Event()
 
         def train():
@@ -305,7 +305,7 @@ class Anything(Base):
             same(self, state, checkpoint.load(self.path))
 
     def test_without_numpy_and_torch(self):
-        """Each alone, and none of them."""
+        """Each alone, and without both."""
         checkpoint.save(self.path, {"a": np.arange(3), "n": np.float32(2)})
         if torch is not None:
             checkpoint.save(self.path + "t", {"deep": {"w": torch.ones(2)}, "s": torch.Size([1])})
@@ -359,7 +359,7 @@ class Anything(Base):
             self.assertEqual([int(back["part"][5]), int(back["back"][-16]),
                               int(back["turned"][15, 0])], [-1] * 3)
             self.assertTrue(back["turned"].flags.f_contiguous)
-        # A few columns of much: only what they have.
+        # A few columns of a large array: only their bytes are written.
         wide = np.arange(1 << 16).reshape(-1, 256)
         self.assertLess(checkpoint.save(self.path, [wide[:, 1], wide[:, 1:2]]), 32 << 10)
         same(self, [wide[:, 1], wide[:, 1:2]], checkpoint.load(self.path))
@@ -407,7 +407,7 @@ class Anything(Base):
         self.assertTrue((some["model/layer1/weight"] == 1).all())
         with self.assertRaisesRegex(KeyError, "nothing"):
             checkpoint.load(self.path, names=["nothing"])
-        # What is not asked for is not read: damage there does not matter.
+        # Tensors that are not requested are not read: damage there does not matter.
         info = {t.name: t for t in checkpoint.info(self.path).tensors}
         with open(self.path, "r+b") as f:
             f.seek(info["model/layer0/weight"].off)
@@ -516,7 +516,8 @@ class Torch(Base):
         self.assertEqual(os.listdir(self.tmp.name), [])
 
     def test_fp8_of_newer_torch_by_name_only_where_torch_lacks_it(self):
-        """float8 and such: this torch may not have them. Then loading says so, by name."""
+        """float8 and similar types: this torch may not have them. Then loading fails and names the
+        type."""
         for dtype in ("float8_e4m3fn", "float8_e5m2", "uint16", "uint64"):
             if hasattr(torch, dtype):
                 state = {"a": torch.arange(8, dtype=torch.uint8).view(getattr(torch, dtype))}
@@ -560,7 +561,7 @@ class Torch(Base):
         self.assertEqual(some["param"].tolist(), [7, 8])
 
     def test_memory_of_a_device_is_fetched_once(self):
-        """There is none here: tensors that say they are on one."""
+        """No device here: tensors that claim to be on one."""
         flat, tensors = torch.arange(1 << 12, dtype=torch.float32), checkpoint._tensors
         for views, count in (([flat, flat[5:9], flat.view(64, -1).t()], 1),
                              ([flat, flat[5:9].view(torch.int32)], 2)):

@@ -92,7 +92,7 @@ class Cluster(unittest.TestCase):
         return done.stdout
 
     def made_by_the_library(self, path, flags=os.O_RDWR | os.O_CREAT):
-        """0, or the error's number."""
+        """0, or the error number."""
         p = ctypes.c_void_p()
         fs = leat.FileSystem(self.tmp + "/dev/conf")
         rc = _c.leat_open(fs._handle(), os.fsencode(path), flags, 0o644, ctypes.byref(p))
@@ -181,7 +181,7 @@ class Cluster(unittest.TestCase):
     def test_a_copy_stands_for_its_source_where_that_is(self):
         to = self.to("elsewhere")
         leat.stage_in("leat:/shards", to)
-        with self.assertRaises(leat.LeatError) as raised:  # there is no such folder here
+        with self.assertRaises(leat.LeatError) as raised:  # this folder does not exist locally
             leat.Dataset("/shards", stage_dir=to)
         self.assertEqual(raised.exception.errno, errno.ENOENT)
         local, to = self.tmp + "/local", self.to("here")
@@ -217,7 +217,7 @@ class Cluster(unittest.TestCase):
     def test_a_cache_saves_reads_from_the_servers(self):
         with leat.Dataset("leat:/shards") as ds:
             _, _, once = self.epoch(ds)
-            # A piece takes whole units of 4 KiB; the larger pieces are few.
+            # A piece uses whole units of 4 KiB; the larger pieces are few.
             with leat.DataLoader(ds, 8, tail="shorter", framework="numpy",
                                  cache_dir=self.to("cache"), cache_bytes=4 << 20) as loader:
                 for _ in range(4):
@@ -229,7 +229,7 @@ class Cluster(unittest.TestCase):
                     del batch
                 m = loader.metrics()
             self.assertGreater(m["cache_hits"], 2 * test_loader.SAMPLES)
-            # The first epoch, and what of the next is read ahead before it is written down.
+            # The first epoch, and what is read ahead of the next before the cache has written it.
             self.assertLess(m["bytes_server"], 2 * once["bytes_server"])
             self.assertEqual((m["bytes_local"], m["cache_bad"], m["cache_failed"]), (0, 0, 0))
 
@@ -246,7 +246,7 @@ class Cluster(unittest.TestCase):
                                  cache_bytes=4 << 20) as loader:
                 for _ in range(2):
                     for batch in loader:
-                        self.assertFalse(batch.verified)  # nothing is known of local files
+                        self.assertFalse(batch.verified)  # local files have no checksums
                         for k, s in enumerate(batch.ids.tolist()):
                             self.assertEqual(test_loader.raw(batch["bin"][k]),
                                              test_loader.payload(s % test_loader.SAMPLES))
@@ -261,7 +261,7 @@ class Cluster(unittest.TestCase):
         state = {"a": np.arange(3 << 20), "b": np.ones(7, np.float32), "c": [1, "two"]}
         with leat.FileSystem() as fs:
             checkpoint.save("leat:/step-1", state, fs=fs, meta=1)
-            checkpoint.save("leat:/step-1", state, meta=2)  # in its place
+            checkpoint.save("leat:/step-1", state, meta=2)  # replaces the first
         for path in ("leat:/step-1", self.mount + "/step-1"):
             self.assertEqual(checkpoint.info(path).meta, 2)
             back = checkpoint.load(path)
@@ -276,7 +276,8 @@ class Cluster(unittest.TestCase):
         self.assertEqual((raised.exception.errno, raised.exception.filename), (2, "/step-3"))
 
     def test_a_save_that_is_killed_leaves_a_whole_checkpoint(self):
-        """By "leat:" and through the mount, at any moment; its name never leads to a part."""
+        """By "leat:" and through the mount, killed at any moment; the name never leads to a
+        part."""
         code = ("import sys, numpy; from leat import checkpoint\n"
                 "for step in range(10**6):\n"
                 "    checkpoint.save(sys.argv[1], {'step': step, 'a': numpy.full(3 << 20, step%251,"
@@ -301,7 +302,7 @@ class Cluster(unittest.TestCase):
                 os.unlink(self.mount + "/" + name)
 
     def test_connections_that_come_and_go_leave_no_space_granted(self):
-        # Each is granted up to 64 MiB by each server that it writes to.
+        # Each server that a connection writes to grants it up to 64 MiB.
         state = {"a%d" % k: np.ones(100) for k in range(20)}
         for _ in range(100):
             with leat.FileSystem() as fs:

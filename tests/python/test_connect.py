@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What is told where there is no configuration, or no key file that can be used: which file was
-looked for, and what to do; in the exception, and nowhere else. timeout: 60"""
+"""Errors without a configuration, or without a usable key file: the exception names the file that
+was tried, and what to do; nothing else is printed. timeout: 60"""
 import errno
 import os
 import pickle
@@ -40,7 +40,7 @@ class Connect(unittest.TestCase):
         return self.write("leat.conf", "[cluster]\nmds = 127.0.0.1:1\nkey_file = %s\n" % key)
 
     def refused(self, conf, number, *words):
-        """By each way to name a configuration."""
+        """With each way to name a configuration."""
         with self.assertRaises(leat.LeatError) as raised:
             leat.FileSystem(conf)
         e = raised.exception

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""A data set is what its files are: the format is told by bytes, not by names and never by one
-stray file; classes stay classes; what is left out is told. timeout: 60"""
+"""A data set follows from its files: bytes decide the format, not names and never one stray file;
+classes stay classes; files that are left out are reported. timeout: 60"""
 import bz2
 import ctypes
 import ctypes.util
@@ -139,7 +139,8 @@ class Files(unittest.TestCase):
         self.assertEqual(ds.read(range(11)).labels.tolist(), [0] * 5 + [1] * 5 + [-1])
 
     def test_a_tree_of_programs_is_plain_files(self):
-        """Names that begin with underscores, arrays among them, files at the top: each a sample."""
+        """Names that begin with underscores, arrays among them, files at the top: each is a
+        sample."""
         n = 0
         for p in range(40):
             for m in ("__init__.py", "_core.py", "data/mean.npz", "data/t.tar", "METADATA",
@@ -149,7 +150,7 @@ class Files(unittest.TestCase):
                 n += 1
         self.put("six.py")
         ds = self.open()
-        # Most bytes decide, so archives of little text must not outweigh it.
+        # The format with most bytes wins, so archives with little text must not outweigh it.
         self.assertEqual(ds.format, "tar")
         ds = self.open(format="files")
         self.assertEqual((ds.format, len(ds), ds.left_out), ("files", n + 1, []))
@@ -180,7 +181,7 @@ class Files(unittest.TestCase):
         self.assertEqual((ds.format, len(ds)), ("tar", 5))
 
     def test_many_files_are_sampled(self):
-        """Far more of each kind than are looked into."""
+        """Many more files of each kind than are examined."""
         for i in range(300):
             self.put("c%d/%d.bin" % (i % 3, i), b"x" * 20)
             self.put("shard-%05d-of-00300" % i, tfrecord([b"record %d" % i] * 3))
@@ -269,7 +270,7 @@ class Files(unittest.TestCase):
 
     @staticmethod
     def webdataset_of(files):
-        """The rule of webdataset's tar_file_iterator and group_by_keys, written out."""
+        """The rule of webdataset's tar_file_iterator and group_by_keys, implemented here."""
         samples = []
         for name, data in files:
             if re.match(r"__[^/]*__($|/)", name):
@@ -307,7 +308,7 @@ class Files(unittest.TestCase):
             files = [(name, rng.randbytes(rng.randrange(40))) for name in names]
             try:
                 want = self.webdataset_of(files)
-            except AssertionError:  # the same field twice, but for capitals
+            except AssertionError:  # a field twice, except for capitals
                 self.put("a.tar", tar_of(files))
                 self.refused("a.tar", "twice", format="tar")
                 continue
@@ -337,7 +338,7 @@ class Files(unittest.TestCase):
     # ---- compressed ----
 
     def shards(self, n, pack=gzip.compress, end=".tar.gz", samples=20):
-        """n packed shards; what is in them, in order."""
+        """Makes n packed shards. Returns their samples in order."""
         want = []
         for k in range(n):
             files = []
@@ -350,7 +351,7 @@ class Files(unittest.TestCase):
         return want
 
     def samples(self, ds, **options):
-        """By number, through the loader."""
+        """The samples by number, read through the loader."""
         seen = {}
         with leat.DataLoader(ds, batch_size=6, seed=3, tail="shorter", framework="numpy",
                              **options) as loader:
@@ -400,7 +401,7 @@ class Files(unittest.TestCase):
         np.testing.assert_array_equal(self.open()[0]["y"], np.arange(70000))
 
     def test_little_memory_for_what_comes_out(self):
-        """Room for one shard and a half: each is unpacked again and again, and right."""
+        """Space for one shard and a half: each is unpacked again and again, and right."""
         want = self.shards(4)
         sizes = []
         for k in range(4):
@@ -466,14 +467,14 @@ class Files(unittest.TestCase):
             self.drop(name)
 
     def test_other_compressed_files_are_samples(self):
-        """Volumes of brains (.nii.gz) are files that the user's decoder takes as they are."""
+        """Volumes of brains (.nii.gz) are files that the user's decoder gets unchanged."""
         data = gzip.compress(struct.pack("<i", 348) + bytes(2000))
         for i in range(3):
             self.put("case%d/brain.nii.gz" % i, data)
         ds = self.open()
         self.assertEqual((ds.format, len(ds), ds[1]["data"].tobytes()), ("files", 3, data))
 
-    # ---- what is told ----
+    # ---- messages ----
 
     def test_repr(self):
         self.pictures()

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Batches on a device: with a driver that only pretends (tests/cuda), and torch's CUDA part, which
-is not in every build, stood in for by tensors of the host's memory. timeout: 120"""
+"""Batches on a device: with a simulated driver (tests/cuda), and tensors in the host's memory
+instead of torch's CUDA part, which is not in every build. timeout: 120"""
 import ctypes
 import gc
 import os
@@ -19,7 +19,7 @@ SRC = os.environ.get("LEAT_SRC") or os.path.dirname(os.path.dirname(HERE))
 BUILD = os.environ.get("BUILD") or SRC + "/build"
 sys.path[:0] = [SRC + "/client/python", SRC + "/tests/python"]
 FAKE = BUILD + "/tests/libcuda.so.1"
-# Before the package asks for it by its name: then it is the same library.
+# Before the package loads it by name: then the package gets this library.
 fake = ctypes.CDLL(FAKE, mode=ctypes.RTLD_GLOBAL)
 cufile = ctypes.CDLL(BUILD + "/tests/libcufile.so.0", mode=ctypes.RTLD_GLOBAL)
 import leat  # noqa: E402
@@ -34,7 +34,7 @@ N = 24
 
 
 def finished():
-    """Everything in all streams of device 1 is done."""
+    """Waits until all streams of device 1 are done."""
     ctx = ctypes.c_void_p()
     assert fake.cuDevicePrimaryCtxRetain(ctypes.byref(ctx), 1) == 0
     assert fake.cuCtxPushCurrent_v2(ctx) == 0
@@ -44,7 +44,7 @@ def finished():
 
 
 def memory(array):
-    """The bytes of a DeviceArray: the fake device's memory is ours."""
+    """The bytes of a DeviceArray: the fake device's memory is host memory."""
     i = array.__cuda_array_interface__
     assert i["version"] == 3 and not i["data"][1]
     finished()
@@ -56,7 +56,7 @@ def memory(array):
 
 
 class StandIn:
-    """torch.cuda of a machine with two devices, whose tensors lie in the host's memory."""
+    """torch.cuda of a machine with two devices, whose tensors are in the host's memory."""
 
     class Stream:
         cuda_stream = 0
@@ -75,7 +75,7 @@ class StandIn:
         if not isinstance(data, leat.DeviceArray):
             return self.real(data, *args, **kwargs)
         assert kwargs["device"] == "cuda:1"
-        finished()  # the host does not wait in streams, as a device would
+        finished()  # the host does not wait for streams, as a device would
         i = data.__cuda_array_interface__
         assert i["shape"] == (data.nbytes,) and i["typestr"] == "|u1"
         buffer = (ctypes.c_uint8 * data.nbytes).from_address(i["data"][0])
@@ -153,7 +153,7 @@ class Fake(unittest.TestCase):
             gc.collect()
             self.assertEqual(loader.metrics()["held"], 1)
             batch = True
-            while batch is not None:  # by the one slot that is left
+            while batch is not None:  # through the one slot that is left
                 batch = None
                 batch = loader.next()
             self.assertEqual(memory(kept).tobytes(), payload(number))
@@ -161,8 +161,8 @@ class Fake(unittest.TestCase):
             self.assertEqual(loader.metrics()["held"], 0)
 
     def test_dlpack(self):
-        """As a consumer takes it; numpy and a torch without CUDA take no device's."""
-        class Tensor(ctypes.Structure):  # of dlpack.h
+        """A consumer's import; numpy and a torch without CUDA accept no device tensors."""
+        class Tensor(ctypes.Structure):  # from dlpack.h
             _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2),
                         ("n_dims", ctypes.c_int32), ("code", ctypes.c_uint8),
                         ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
@@ -195,7 +195,7 @@ class Fake(unittest.TestCase):
             finished()
             self.assertEqual(ctypes.string_at(t.data, 60), want.tobytes())
             t.deleter(ctypes.addressof(t))
-            self.assertEqual(loader.metrics()["held"], 1)  # of the one that nobody took
+            self.assertEqual(loader.metrics()["held"], 1)  # of the capsule that was not consumed
             del unwanted
             self.assertEqual(loader.metrics()["held"], 0)
 
@@ -225,7 +225,7 @@ class Fake(unittest.TestCase):
             batch.use_stream(0)
             end = time.monotonic() + 60
             while loader.metrics()["ready"] < 1 and time.monotonic() < end:
-                time.sleep(0.01)  # the next one is copied, too, and none behind that
+                time.sleep(0.01)  # the next batch is copied, too, and no further one
             before = fake.fake_cuda_calls(b"cuMemcpyHtoDAsync_v2")
             first = batch["bin"][0]
             with self.assertRaisesRegex(leat.LeatError, "there is room for 1"):
@@ -235,7 +235,7 @@ class Fake(unittest.TestCase):
 
     def test_read_straight_to_the_device(self):
         rows = np.random.default_rng(4).standard_normal((512, 64, 33)).astype("<f4")
-        folder = BUILD + "/tests/direct-%d" % os.getpid()  # a file system that knows O_DIRECT
+        folder = BUILD + "/tests/direct-%d" % os.getpid()  # a file system with O_DIRECT
         os.mkdir(folder)
         self.addCleanup(shutil.rmtree, folder)
         np.save(folder + "/rows.npy", rows)

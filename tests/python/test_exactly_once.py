@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Stopped after any batch and gone on from its state, each sample comes exactly once, or the state
-is refused with a sentence: under torch's DataLoader and under a stand-in for torchdata's
+"""Stopped after any batch and continued from its state, each sample comes exactly once, or the
+state is refused with a message: under torch's DataLoader and under a stand-in for torchdata's
 StatefulDataLoader, with no workers and with several. timeout: 300"""
 import copy
 import json
@@ -27,7 +27,7 @@ LONG = os.environ.get("LEAT_LONG") == "1"
 
 
 def ids_of(samples):
-    """Of samples, or of a whole step."""
+    """The ids of samples, or of a whole step."""
     if isinstance(samples, dict):
         return samples["__ids__"].tolist()
     for s in samples:
@@ -63,7 +63,7 @@ class ExactlyOnce(unittest.TestCase):
         self.assertEqual((len(got), len(set(got))), (SAMPLES, SAMPLES))
 
     def every_stop(self, make, state_of, load):
-        """make(state) is something to iterate over; stops after each of its batches."""
+        """make(state) returns an iterable; the test stops after each of its batches."""
         loader, heads, states = make(), [], []
         for batch in loader:
             heads.append(batch)
@@ -107,7 +107,7 @@ class ExactlyOnce(unittest.TestCase):
                                                  collate_fn=ids_of)))
 
     def test_more_steps_than_were_given_are_refused(self):
-        """A DataLoader with another batch_size, whose batches are counted as if they were steps."""
+        """A DataLoader with another batch_size, whose batches are counted like steps."""
         for workers in (0, 2):
             data = self.data()
             batches = iter(DataLoader(data, batch_size=1, num_workers=workers, collate_fn=ids_of))
@@ -155,7 +155,7 @@ class ExactlyOnce(unittest.TestCase):
             self.once(list(other))
 
     def test_a_stand_in_for_stateful_data_loader_with_another_number_of_workers(self):
-        """Should it not refuse by itself, the data set does."""
+        """If the loader itself does not refuse, the data set does."""
         loader = StatefulDataLoader(self.data(), STEP, 2, ids_of)
         batches = iter(loader)
         next(batches)
@@ -211,7 +211,7 @@ class ExactlyOnce(unittest.TestCase):
         self.assertRaisesRegex(ValueError, "cannot be counted", again.state_dict, batches=1)
 
     def test_who_takes_batches_ahead_of_the_loop_says_how_many_it_consumed(self):
-        """As tf.data's prefetch and DALI's queue do."""
+        """Like tf.data's prefetch and DALI's queue."""
         for consumed in range(SAMPLES // STEP + 1):
             with leat.DataLoader(self.ds, STEP, seed=1, epoch=3, framework="numpy") as loader:
                 source = leat.dali.source(loader)

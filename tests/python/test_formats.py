@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every format of data sets, written here by other code (NumPy, zipfile, struct after the formats'
-own descriptions), read by the loader: each sample once with the right bytes and types; damage is
-found and named, or skipped."""
+"""Every format of data sets, written here by independent code (NumPy, zipfile, struct after the
+formats' own descriptions), read by the loader: each sample once with the right bytes and types;
+damage is found and named, or skipped."""
 import io
 import json
 import os
@@ -24,7 +24,7 @@ RNG = np.random.default_rng(7)
 
 
 def crc32c(data):
-    """Castagnoli, bit by bit: slow, and another program than the one under test."""
+    """Castagnoli, bit by bit: slow, and independent of the code under test."""
     crc = 0xffffffff
     for byte in data:
         crc ^= byte
@@ -97,7 +97,7 @@ class Formats(unittest.TestCase):
         return ds
 
     def all_records(self, ds, **options):
-        """Through the loader, in shuffled order, by sample number."""
+        """Read through the loader, in shuffled order, by sample number."""
         seen = {}
         with leat.DataLoader(ds, batch_size=7, seed=3, tail="shorter",
                              **options) as loader:
@@ -249,7 +249,7 @@ class Formats(unittest.TestCase):
         both = np.concatenate([a, b])
         for i in (0, 9, 10, 16):
             np.testing.assert_array_equal(ds[i]["data"], both[i])
-        # Without being asked, each file is a sample.
+        # Without a given format, each file is a sample.
         self.assertEqual(len(self.open()), 2)
 
     def test_npy_objects_are_refused(self):
@@ -260,7 +260,7 @@ class Formats(unittest.TestCase):
             self.open(format="npy")
 
     def test_npy_rows_of_no_bytes_are_refused(self):
-        """A header of some bytes may speak of as many as it likes."""
+        """A header of a few bytes may claim any size."""
         out = io.BytesIO()
         np.save(out, np.zeros((1 << 40, 0), "f4"))
         self.put("a.npy", out.getvalue())

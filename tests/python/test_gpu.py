@@ -21,7 +21,7 @@ except ImportError:
 
 
 def driver():
-    """The driver and None, or None and why there is none."""
+    """The driver and None, or None and why there is no driver."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rank and world under the launchers that people use. mpirun of Open MPI and MPICH really run where
 they are installed; Slurm's are in tests/integration/test_slurm.py; of the others the environment is
-what their documentation says, and the tests' names say so. timeout: 120"""
+that of their documentation, which the tests' names say. timeout: 120"""
 import contextlib
 import glob
 import itertools
@@ -64,7 +64,7 @@ def without(env, *names):
 
 
 class Documented(unittest.TestCase):
-    """Environments that the launchers' documentation tells."""
+    """Environments according to the launchers' documentation."""
 
     def check(self, env, rank, world, by, local=1):
         with mock.patch.object(_ranks, "_said", set()), \
@@ -108,14 +108,14 @@ class Documented(unittest.TestCase):
             self.check({**open_mpi(r // 4, 2, 1), **torchrun(r, 8, 4)}, r, 8, "RANK", 4)
 
     def test_documented_environment_of_mpirun_in_srun_and_in_sbatch(self):
-        """mpirun starts its daemons by srun: each is a task of a step."""
+        """mpirun starts its daemons by srun: each daemon is a task of a step."""
         for r, mpi, name in itertools.product(range(8), (open_mpi, hydra), "ab"):
             around = step(r // 4, 2, 1) if name == "a" else dict(
                 step(0, 1, 1), PMI_RANK="0", PMI_SIZE="1")
             env = {**around, **mpi(r, 8, 4)}
             self.check(env, r, 8, next(k for k in env if k.endswith("_RANK") and (
                 "COMM" in k or mpi is hydra)), 4)
-        # srun --mpi=pmi2 around: its PMI_RANK is no second mpirun.
+        # In a step of srun --mpi=pmi2, whose PMI_RANK is no second mpirun.
         self.check({**step(1, 2, 1), "PMI_RANK": "1", "PMI_SIZE": "2", **open_mpi(5, 8, 4)}, 5, 8,
                    "OMPI_COMM_WORLD_RANK", 4)
 
@@ -159,8 +159,7 @@ class Documented(unittest.TestCase):
             self.check({"RANK": odd, "WORLD_SIZE": "4", **step(1)}, 1, 8, "SLURM_PROCID", 4)
 
 
-# To a file of its own: what a launcher brings together from several processes can be mixed within
-# a line.
+# Output to a file of its own: a launcher may mix the output of several processes within a line.
 SHOW = """
 import io, json, logging, os, sys
 import leat
@@ -178,7 +177,7 @@ class Real(unittest.TestCase):
         """(rank, world, ranks of its node, log) of each process, by rank."""
         own = {k: v for k, v in os.environ.items() if not k.startswith((
             "SLURM", "OMPI", "PMI", "HOROVOD", "MV2", "RANK", "WORLD"))}
-        with tempfile.TemporaryDirectory(dir="/tmp") as tmp:  # Open MPI's sockets want short paths
+        with tempfile.TemporaryDirectory(dir="/tmp") as tmp:  # Open MPI's sockets need short paths
             done = subprocess.run([*launcher, sys.executable, "-c", SHOW, tmp], text=True,
                                   timeout=300, capture_output=True, check=False,
                                   stdin=subprocess.DEVNULL,
@@ -201,7 +200,7 @@ class Real(unittest.TestCase):
         if not shutil.which(mpirun):
             self.skipTest(mpirun + " is not installed (Debian: openmpi-bin, mpich)")
         for around in ({}, BATCH):
-            # mpirun itself must not see Slurm, which is not there; the programs do.
+            # mpirun itself must not detect Slurm, which is not there; the programs must.
             words = ["env", *("%s=%s" % v for v in around.items())]
             told = self.run_by(mpirun, "-np", "3", *words, **env)
             self.assertEqual([t[:3] for t in told], [(r, 3, 3) for r in range(3)])
@@ -217,7 +216,7 @@ class Real(unittest.TestCase):
         self.mpirun("mpiexec.hydra", "PMI_RANK")
 
     def test_torchrun_as_the_examples_say(self):
-        """The words of deploy/examples/README.md, with another program behind them."""
+        """The command of deploy/examples/README.md, with another program."""
         try:
             import torch.distributed as dist
         except ImportError:

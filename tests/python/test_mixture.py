@@ -55,7 +55,7 @@ class Mixtures(unittest.TestCase):
                 self.assertEqual(batch.labels[k], -1)
             else:
                 s -= SAMPLES
-                even = (PICTURES + 1) // 2  # those of class a come first
+                even = (PICTURES + 1) // 2  # the samples of class a come first
                 i = s * 2 if s < even else (s - even) * 2 + 1
                 self.assertEqual(raw(batch["data"][k]), picture(i))
                 self.assertIsNone(batch["cls"][k])

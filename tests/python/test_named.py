@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""A named version is its bytes, whoever gives them: what has changed on the servers since it was
-made is refused, with file and offset, or skipped and counted. LEAT_LONG=1: 10,000 overwrites.
+"""A named version is its bytes, from whichever source: bytes that changed on the servers since it
+was made are refused, with file and offset, or skipped and counted. LEAT_LONG=1: 10,000 overwrites.
 timeout: 300
 waits: yes"""
 import errno
@@ -30,7 +30,7 @@ FILES, OVERWRITES = 40, 10_000 if LONG else 200
 
 
 def content(i):
-    """Small ones, of less than a block, and of several."""
+    """Small files, of less than a block, and larger ones, of several."""
     return random.Random(i).randbytes((900, 5_000, 16_384, 40_003, 300_000)[i % 5] + 7 * i)
 
 
@@ -59,7 +59,7 @@ class Named(unittest.TestCase):
         shutil.rmtree(cls.tmp, ignore_errors=True)
 
     def make(self, name):
-        """Files, and what they are called; their folder under the mount."""
+        """Makes files. Returns their names and their folder under the mount."""
         folder = "%s/%s" % (self.mount, name)
         os.mkdir(folder)
         for i in range(FILES):
@@ -78,7 +78,7 @@ class Named(unittest.TestCase):
             os.close(fd)
 
     def refused(self, ds, i, path=None):
-        """The error that sample i is refused with."""
+        """The error for sample i."""
         with self.assertRaises(leat.LeatError) as raised:
             ds[i]
         e = raised.exception
@@ -94,7 +94,7 @@ class Named(unittest.TestCase):
         folder, r, done = self.make("hot"), random.Random(SEED), threading.Event()
 
         def trouble():
-            """Overwrites some bytes, and puts back what was there, now and then."""
+            """Overwrites some bytes, and restores them now and then."""
             wrong = {}
             try:
                 for _ in range(OVERWRITES):
@@ -149,13 +149,13 @@ class Named(unittest.TestCase):
             self.assertGreater(count, 0, what)
 
     def test_parts_of_blocks_while_they_are_overwritten(self):
-        """Records that are less than a block, or lie across two, of a compressed file: right though
-        nothing around them is read, whatever is written there, and put back, again and again."""
+        """Records that are less than a block, or cross two, of a compressed file: right though only
+        they are read, while bytes around them are overwritten and restored again and again."""
         print("seed %d" % SEED)
         folder, r, record = self.mount + "/parts", random.Random(SEED), 3000
         os.mkdir(folder)
         self.tool("layout", "set", "--compression", "lz4", folder)
-        # Blocks of words and of noise by turns.
+        # Blocks of words and of noise alternately.
         right = b"".join(random.Random(i).randbytes(8) * 2048 if i % 2 else
                          random.Random(i).randbytes(16384) for i in range(200))[:1000 * record]
         with open(folder + "/records", "wb") as f:
@@ -201,7 +201,8 @@ class Named(unittest.TestCase):
             m = epoch(ds, epochs)
         print("%d overwrites: %d epochs, %d skipped" % (OVERWRITES, epochs, skipped))
         self.assertGreater(skipped, 0)
-        # What was wanted was read, and little between; the blocks around are 6 times that.
+        # The loader read the records, and little in between; the blocks around them are 6 times as
+        # large.
         self.assertEqual(m["skipped"], 0)
         self.assertLess(m["bytes_server"], 1.5 * len(right))
         self.assertGreaterEqual(m["bytes_verified"], len(right))
@@ -209,12 +210,12 @@ class Named(unittest.TestCase):
     def test_each_kind_of_change(self):
         folder = self.make("cold")
         with leat.Dataset("leat:cold@v1") as ds, leat.Dataset("leat:/cold") as by_path:
-            # One byte, in the last block: the first one is not to blame.
+            # One byte, in the last block: the error must not name the first.
             i = 4
             self.overwrite(folder + "/004", len(content(i)) - 1, b"\0" if content(i)[-1] else b"\1")
             self.assertEqual(self.refused(ds, i).offset, (len(content(i)) - 1) // 16384 * 16384)
             self.assertIn("cold@v1", str(self.refused(ds, i)))
-            self.assertEqual(len(raw(by_path[i]["data"])), len(content(i)))  # no name, no promise
+            self.assertEqual(len(raw(by_path[i]["data"])), len(content(i)))  # no guarantee
             self.overwrite(folder + "/004", len(content(i)) - 1, content(i)[-1:])
             self.assertTrue(raw(ds[i]["data"]) == content(i), "restored")
             os.unlink(folder + "/001")
@@ -225,7 +226,7 @@ class Named(unittest.TestCase):
             self.assertTrue(raw(ds[2]["data"]) == content(2), "renamed back")
             os.truncate(folder + "/003", 100)
             self.refused(ds, 3)
-            # What is behind the end is no part of the version.
+            # Bytes after the end do not belong to the version.
             with open(folder + "/006", "ab") as f:
                 f.write(b"more")
             self.assertTrue(raw(ds[6]["data"]) == content(6))
@@ -247,7 +248,8 @@ class Named(unittest.TestCase):
                 self.assertIn("blocks have changed since", loader.explain())
 
     def test_what_the_samples_are(self):
-        """Of archives: an index that is made anew, the adapters, and what lies between samples."""
+        """Versions of archives: an index that is rebuilt, the adapters, and the bytes between
+        samples."""
         folder = self.mount + "/tars"
         os.mkdir(folder)
         test_loader.make_shards(folder)
@@ -268,15 +270,15 @@ class Named(unittest.TestCase):
         self.overwrite(folder + "/train-02.tar", 0, first)
         samples = leat.webdataset.dataset("leat:tars@v1", order="sequential", stage_dir=None)
         self.assertEqual(sum(1 for _ in samples), test_loader.SAMPLES)
-        self.overwrite(folder + "/train-02.tar", 20_000, b"\xff")  # no payload has that
+        self.overwrite(folder + "/train-02.tar", 20_000, b"\xff")  # no payload contains that
         with self.assertRaises(leat.LeatError) as raised:
-            # Nothing that was read ahead.
+            # Without errors of samples that were only read ahead.
             list(leat.webdataset.dataset(samples.dataset, order="sequential"))
         self.assertEqual((raised.exception.errno, raised.exception.filename),
                          (errno.ESTALE, "train-02.tar"))
 
     def damage(self, copy, n, r):
-        """Wrong bytes in n different blocks of the copy's files."""
+        """Writes wrong bytes to n different blocks of the copy's files."""
         files = sorted(os.path.join(d, f) for d, _, fs in os.walk(copy) for f in fs)
         blocks = [(f, i) for f in files for i in range(-(-os.path.getsize(f) // 16384))]
         for path, i in r.sample(blocks, n):
@@ -291,7 +293,7 @@ class Named(unittest.TestCase):
             os.chmod(path, mode)
 
     def test_damaged_blocks_of_a_copy(self):
-        """Read from the servers, and put right, while others read too."""
+        """Read from the servers, and repaired, while another loader reads too."""
         print("seed %d" % SEED)
         r, folder, to = random.Random(SEED), self.mount + "/deep", self.to("deep")
         os.mkdir(folder)
@@ -313,7 +315,7 @@ class Named(unittest.TestCase):
                             self.assertTrue(raw(got) == data[i], "sample %d" % i)
                 m, said = loader.metrics(), loader.explain()
                 self.assertEqual((m["skipped"], m["blocks_stale"]), (0, 0))
-                # What one of them has healed the other one reads right.
+                # A chunk that one loader has healed is right when the other reads it.
                 self.assertGreaterEqual(m["bytes_mended"] + beside.metrics()["bytes_mended"],
                                         900 * 16384)
                 self.assertIn("Wrong where they were read", said)
@@ -324,7 +326,7 @@ class Named(unittest.TestCase):
                     m = loader.metrics()
                 self.assertGreaterEqual(m["chunks_healed"] + beside.metrics()["chunks_healed"], 30)
             path = ds.path
-        # Nobody reads it any more: all is right, and stays read-only.
+        # Without readers: everything is right, and stays read-only.
         self.tool("stage", "verify", "deep@v1", "--to", to)
         self.assertIn("READY", self.tool("stage", "status", "--to", to))
         self.assertEqual(os.stat(path + "/03").st_mode & 0o222, 0)
@@ -333,7 +335,7 @@ class Named(unittest.TestCase):
                 for batch in loader:
                     pass
                 self.assertEqual(loader.metrics()["bytes_mended"], 0)
-        # Without servers it is told, and what to do.
+        # Without servers the error says so, and what to do.
         self.damage(path, 200, r)
         self.dev("stop", "mds")
         try:
@@ -352,7 +354,7 @@ class Named(unittest.TestCase):
         self.tool("stage", "verify", "deep@v1", "--to", to)
 
     def open_copy(self, what, to):
-        """(source, id, what was logged, seconds) of a process of its own."""
+        """Opens in a process of its own: (source, id, log, seconds)."""
         code = ("import sys, leat\n"
                 "with leat.Dataset(sys.argv[1], stage_dir=sys.argv[2]) as ds:\n"
                 "    print(ds.source, ds.id, len(ds[0]['data']))\n")
@@ -371,7 +373,7 @@ class Named(unittest.TestCase):
         self.tool("stage", "in", "near", "--to", to)
         source, name_id, said, took = self.open_copy("leat:near@v1", to)
         self.assertEqual((source, said), ("copy", ""))
-        at_once = 6 + 4 * took  # where all are there, on a machine as busy as it is now
+        at_once = 6 + 4 * took  # with all servers, on a machine as busy as now
         try:
             self.dev("stop", "mds")
             source, now, said, took = self.open_copy("leat:near@v1", to)
@@ -379,17 +381,17 @@ class Named(unittest.TestCase):
             self.assertLess(took, at_once, "it waited for the server")
             self.assertEqual(said.count("\n"), 1, said)
             self.assertIn("near@v1: the metadata server cannot be asked", said)
-            # What has no version may be another one by now.
+            # A source without a version may have changed.
             for what in ("near", "near@latest"):
                 source, _, said, took = self.open_copy("leat:" + what, to)
                 self.assertEqual(source, "", what)
                 self.assertIn("give name@version", said, what)
                 self.assertLess(took, at_once)
-            # What the content is says its id.
+            # An id identifies the content.
             self.assertEqual(self.open_copy("leat:" + name_id[:16], to)[:2], ("copy", name_id))
         finally:
             self.dev("start", "mds")
-        # One that was connected, and is not any more.
+        # A connection whose servers have stopped.
         fs = leat.connect()
         self.dev("stop", "mds")
         try:
@@ -419,7 +421,7 @@ class Named(unittest.TestCase):
             self.assertEqual((ds.source, ds.id), ("copy", first))
 
     def find_samples(self, name):
-        """The file of the catalogue that says what its samples are."""
+        """The file of the catalogue that records its samples."""
         with open("%s/.leat/datasets/%s" % (self.mount, name), encoding="ascii") as f:
             return "%s/.leat/datasets/by-id/%s/%s/samples" % (self.mount, *f.read().split())
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Copies on other nodes as a source, with real agents: what they give is right or not taken, and
-nobody waits for those that die, sleep, lie or have nothing any more. timeout: 300"""
+"""Copies on other nodes as a source, with real agents: bytes that they send are right or not used,
+and no reader waits for agents that die, sleep, lie or have lost their copies. timeout: 300"""
 import os
 import random
 import shutil
@@ -84,7 +84,7 @@ class Peers(unittest.TestCase):
         return "%s:%d" % (ADDR, port)
 
     def setUp(self):
-        """All nodes have it."""
+        """All nodes have a copy of it."""
         name = "set@%s" % self._testMethodName[5:30]
         for n in list(self.agents):
             self.end(n)
@@ -97,7 +97,7 @@ class Peers(unittest.TestCase):
         self.name, self.total = name, sum(200_000 + 37_003 * i for i in range(FILES))
 
     def epoch(self, ds, each=None, **more):
-        """metrics() after one epoch, every byte compared."""
+        """Returns metrics() after one epoch, and compares every byte."""
         seen = set()
         with leat.DataLoader(ds, 2, seed=3, framework="numpy", **more) as loader:
             for step, batch in enumerate(loader):
@@ -111,14 +111,15 @@ class Peers(unittest.TestCase):
             return loader.metrics(), loader.explain()
 
     def open(self, **more):
-        """Once it has heard of the nodes, which it asks about every few seconds."""
+        """Opens the data set. A loader gets the list of nodes, which it requests every few
+        seconds."""
         ds = leat.Dataset("leat:" + self.name, **more)
         self.assertEqual(ds.source, "server")
         return ds
 
     def settled(self, ds, peers, lied):
-        """The results of an epoch that asked that many nodes and left none of them out. A busy
-        machine may make nodes too slow; they are left out for a while, and asked again later."""
+        """The results of an epoch that sent requests to that many nodes and excluded none. A busy
+        machine may make nodes too slow; they are excluded for a while, and tried again later."""
         m, _ = self.epoch(ds)  # connects
         for _ in range(20):
             dropped = m["peers_dropped"]
@@ -144,7 +145,7 @@ class Peers(unittest.TestCase):
             self.assertEqual((m["bytes_peer"], m["peers"]), (0, 0))
             self.assertGreaterEqual(m["bytes_server"], self.total)
             self.assertNotIn("Of other nodes", said)
-        # What lies here is nearer.
+        # A local copy is nearer.
         path = leat.stage_in("leat:" + self.name, self.tmp + "/node0")
         with leat.Dataset("leat:" + self.name, stage_dir=self.tmp + "/node0") as ds:
             self.assertEqual((ds.source, ds.path), ("copy", path))
@@ -177,7 +178,7 @@ class Peers(unittest.TestCase):
             self.assertEqual(m["bytes_server"], 0)
 
     def test_who_may_not_write_a_copy_tells_its_agent(self):
-        """A copy of root's, which another user reads: root's agent puts it right."""
+        """A copy of root's, which another user reads: root's agent repairs it."""
         data = os.path.dirname(leat.stage_in("leat:" + self.name, self.tmp + "/node0")) + "/data"
         for name in sorted(os.listdir(data))[::4]:
             path = data + "/" + name
@@ -186,7 +187,7 @@ class Peers(unittest.TestCase):
                 byte = f.read(1)[0]
                 f.seek(70_000)
                 f.write(bytes([byte ^ 1]))
-        # That user's own configuration; on the way to it nobody else has anything to hide.
+        # That user's own configuration; the folders on its path contain no secrets.
         for folder in self.tmp, os.path.dirname(self.tmp):
             os.chmod(folder, os.stat(folder).st_mode & 0o7777 | 0o011)
         for name in "conf", "key":
@@ -250,7 +251,7 @@ class Peers(unittest.TestCase):
             m, said = self.epoch(ds)
             self.assertEqual(m["bytes_peer"], 0, said)
             self.assertGreaterEqual(m["bytes_server"], self.total)
-            # Nobody waits for connections that nobody answers.
+            # No reader waits for connections without replies.
             self.assertLess(m["stall_us"]["peer"], 2_000_000, said)
             self.assertLess(time.monotonic() - begin, 60)
 

@@ -23,7 +23,7 @@ import leat  # noqa: E402
 import order_ref  # noqa: E402
 
 LONG = os.environ.get("LEAT_LONG") == "1"
-# In check, all of a million samples are only ordered; the loaders read some of them.
+# In `make check`, a million samples are only ordered; the loaders read some of them.
 ORDERED, READ, ROUNDS = 1_000_003, 1_000_003 if LONG else 60_007, 6 if LONG else 3
 RECORD, FILES = 16, 37
 MODES = ("global", "window", "window:3", "file", "sequential")
@@ -45,8 +45,8 @@ def make(folder, samples):
 
 
 def worker(folder, state_file, out):
-    """All ranks and worker processes of a job in step, until the epoch ends or somebody kills it:
-    of each step first the ids, then a line with the state after it."""
+    """Runs all ranks and worker processes of a job in step, until the epoch ends or the test kills
+    it: for each step writes first the ids, then a line with the state after it."""
     with open(state_file) as f:
         job = json.load(f)
     with leat.Dataset(folder, format="fixed:%d" % RECORD) as ds, open(out + ".ids", "ab") as ids, \
@@ -61,7 +61,7 @@ def worker(folder, state_file, out):
                     phase=phase, order=job["mode"], seed=job["seed"], epoch=job["epoch"],
                     tail=job["tail"], depth=2, framework="numpy")
                 if job["state"]:
-                    # Each worker goes on with the step that is its turn.
+                    # Each worker continues with its next step.
                     step = first + (phase - first) % stride
                     loaders[rank, phase].load_state_dict(
                         dict(job["state"], pos=min(step, loaders[rank, phase].steps)
@@ -99,14 +99,14 @@ class Property(unittest.TestCase):
         cls.tmp.cleanup()
 
     def run_until_killed(self, job, out, kill_after):
-        """True: the epoch ended."""
+        """Returns True if the epoch ended."""
         with open(out + ".job", "w") as f:
             json.dump(job, f)
         child = subprocess.Popen([sys.executable, os.path.abspath(__file__), "worker", self.folder,
                                   out + ".job", out], stderr=subprocess.PIPE, text=True)
         try:
             begin = time.monotonic()
-            # A number of steps, and then any moment.
+            # After this number of steps, at a random moment.
             while child.poll() is None:
                 if os.path.exists(out + ".states"):
                     with open(out + ".states") as f:
@@ -155,7 +155,7 @@ class Property(unittest.TestCase):
         self.assertEqual(len(seen), READ, job)
         self.assertTrue((np.bincount(np.array(seen, dtype=np.int64), minlength=READ) == 1).all(),
                         job)
-        # Not only the same set: the very order, whoever delivered it.
+        # Not only an equal set: the specified order, whichever process delivered it.
         with leat.Dataset(self.folder, format="fixed:%d" % RECORD) as ds:
             order = ds.order(job["mode"], seed=job["seed"], epoch=job["epoch"], batch=batch)
             self.assertEqual([order[p] for p in range(0, READ, 101)], seen[::101])
@@ -180,7 +180,7 @@ class Property(unittest.TestCase):
                     self.assertEqual(order[p], ref(p), (mode, seed, epoch, p))
 
     def test_a_million_samples_in_every_mode(self):
-        """Every position once, as the ranks' shares of all steps name them."""
+        """Every position once in the ranks' shares of all steps."""
         dice = random.Random(SEED + 2)
         folder = self.tmp.name + "/million"
         make(folder, ORDERED)

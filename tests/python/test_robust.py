@@ -21,7 +21,7 @@ import test_loader  # noqa: E402
 from test_loader import SAMPLES, payload, raw  # noqa: E402
 
 LONG = os.environ.get("LEAT_LONG") == "1"
-# Of opening and closing everything; of loaders and epochs on one data set.
+# Times that everything is opened and closed; loaders and epochs on one data set.
 OPENS, EPOCHS = (100_000, 100_000) if LONG else (300, 3_000)
 
 
@@ -35,7 +35,7 @@ def footprint():
 
 
 # A loader makes another buffer for batches when it needs one, which may be late: a descriptor and a
-# mapping each, and never more than it is deep.
+# mapping each, and at most as many as its depth.
 BUFFERS = 8
 
 
@@ -52,7 +52,7 @@ class Robust(unittest.TestCase):
         cls.tmp.cleanup()
 
     def not_grown(self, before):
-        """What has ended may be seen for a moment longer: a thread after its join."""
+        """What has ended may be visible a little longer: a thread after its join."""
         end = time.monotonic() + 60
         while True:
             after = footprint()
@@ -79,7 +79,7 @@ class Robust(unittest.TestCase):
             loader = leat.DataLoader(ds, 10, seed=k, depth=2)
             if k % 3:
                 loader.next()
-            if k % 2:  # or leave it to the garbage collector
+            if k % 2:  # else leaves it to the garbage collector
                 loader.close()
                 ds.close()
 
@@ -116,7 +116,8 @@ class Robust(unittest.TestCase):
             self.repeat(EPOCHS, work)
 
     def test_a_slow_consumer_costs_no_memory_and_is_named(self):
-        # How slow is slow depends on the machine, so ever slower, until nothing is waited for.
+        # The machine decides what is slow enough, so naps get longer until the loader waits for
+        # nothing.
         for nap_s in (0.02, 0.05, 0.2, 0.5, 1, 2):
             with leat.Dataset(self.src) as ds, leat.DataLoader(ds, 10, depth=3) as loader:
                 for batch in loader:
@@ -329,7 +330,7 @@ class Robust(unittest.TestCase):
                 if sum(len(b) for b in own) != SAMPLES:
                     return 4
             return 0 if raw(ds[3]["bin"]) == payload(3) else 5
-        except BaseException as error:  # nothing of it may reach the test's own runner
+        except BaseException as error:  # no exception may reach the test's own runner
             print(repr(error), file=sys.stderr)
             return 6
 

@@ -29,7 +29,7 @@ G = 12
 
 
 def ids_of(samples):
-    """collate_fn: the bytes are checked where they are, then only numbers travel."""
+    """collate_fn: checks the bytes in the worker, then only numbers are sent."""
     for s in samples:
         if raw(s["bin"]) != payload(s["__id__"]) or s["bin"].dtype != torch.uint8:
             raise AssertionError("sample %d is wrong" % s["__id__"])
@@ -62,7 +62,7 @@ class Torch(unittest.TestCase):
         cls.tmp.cleanup()
 
     def want(self, epoch=0, batch=G, first=0, **options):
-        """Steps of numbers, by leat's own loader."""
+        """Steps of numbers, from leat's own loader."""
         with leat.DataLoader(self.ds, batch, seed=3, epoch=epoch, **options) as loader:
             return [b.ids.tolist() for b in loader][first:]
 
@@ -102,10 +102,10 @@ class Torch(unittest.TestCase):
             if k == 2:
                 break
         with self.assertRaises(ValueError):
-            data.state_dict()  # workers read ahead: nobody here knows
+            data.state_dict()  # workers read ahead: the number is not known in this process
         state = json.loads(json.dumps(data.state_dict(batches=3)))
         with leat.DataLoader(self.ds, G, seed=3, tail="shorter") as loader:
-            loader.load_state_dict(state)  # one state for all of them
+            loader.load_state_dict(state)  # one state for all ranks
             rest = [b.ids.tolist() for b in loader]
         got = []
         for rank in range(2):
@@ -246,13 +246,13 @@ class Stacks(unittest.TestCase):
                     with leat.DataLoader(ds, 16, order="sequential", framework=framework) as inline:
                         batch = inline.next()
                         stacked, one = batch.stack(field), batch[field][5]
-                        # Neighbours in the file lie evenly: a view, not a copy.
+                        # Neighbours with even spacing in the file: a view, not a copy.
                         self.assertTrue(np.shares_memory(np.asarray(stacked), np.asarray(one)))
                         self.assertEqual(np.asarray(stacked).tobytes(), rows[:16].tobytes())
                     del batch, stacked, one
 
     def test_at_once_is_as_one_by_one(self):
-        """Records that lie evenly and unevenly, of bytes and of typed arrays."""
+        """Records with even and uneven spacing, of bytes and of typed arrays."""
         with tempfile.TemporaryDirectory() as tmp:
             for format, size in (("fixed:64", 64), ("fixed:37", 37), ("fixed:64+5", 64)):
                 folder = "%s/%s" % (tmp, format)
@@ -279,7 +279,7 @@ class Stacks(unittest.TestCase):
                                                  at_once).all())
 
     def test_typed_rows_that_lie_anywhere(self):
-        """Tensors must lie at multiples of their element: else they are copied."""
+        """Tensors must be aligned to their element: else they are copied."""
         with tempfile.TemporaryDirectory() as tmp:
             rows = np.random.default_rng(2).standard_normal((60, 7)).astype("<f8")
             np.save(tmp + "/rows.npy", rows)
@@ -292,7 +292,7 @@ class Stacks(unittest.TestCase):
                                          rows[batch.ids.astype(int)].tobytes())
 
     def test_fields_are_made_when_they_are_asked_for(self):
-        """Whichever way a dict is asked for what it has."""
+        """All ways to read a dict."""
         ways = {"[]": lambda b: {"record": b["record"]}, "dict": dict, "**": lambda b: dict(**b),
                 "{**}": lambda b: {**b}, "items": lambda b: dict(b.items()),
                 "values": lambda b: dict(zip(b, b.values())), "copy": lambda b: b.copy(),

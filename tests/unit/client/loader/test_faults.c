@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Staged copies with random damage: each delivered sample has its original content. With the
  * source, all samples are delivered; without it each missing sample is named or counted. The seed
- * of a failure is printed. timeout: 120 */
+ * of a failure is printed.
+ * timeout: 120 */
 #include "client/include/leat/leat_loader.h"
 
 #include <fcntl.h>
