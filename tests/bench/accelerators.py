@@ -6,9 +6,10 @@ Leat's loader from the servers and from a staged copy.
     tests/bench/accelerators.py [--mount NAME=PATH ...] [--workload W ...] [--quick] [--cold]
                                 [--dir DIR]
 
-An accelerator sleeps for what MLPerf Storage says that a batch takes on an H100; all of them go in
-step. The most of them is looked for whose nominal utilisation (what they would compute in all, of
-the time without the first step) is at least 90 % (cosmoflow 70 %), twice in a row:
+An accelerator sleeps for the time that a batch takes on an H100 according to MLPerf Storage; all of
+them run in step. The program searches for the largest number of them whose nominal utilisation
+(their computing time as a share of the time without the first step) is at least 90 % (cosmoflow 70
+%), twice in a row:
 
     local      torch.utils.data.DataLoader, files of the local file system in DIR
     NAME       ... of each mount given (a peer's)
@@ -16,13 +17,14 @@ the time without the first step) is at least 90 % (cosmoflow 70 %), twice in a r
     servers    `leat bench loader` from the servers of that cluster
     staged     `leat bench loader` from a staged copy
 
-The stock loader has a process for each accelerator, as ranks have, and 0 or 1 worker processes for
-each, whichever does better; its batches are lists, as samples differ in size. Samples are scaled
-(SCALE) to what this machine can be asked for. Prints machine, commit, load and a Markdown table.
-With other programs busy the figures say little.
+The stock loader has a process for each accelerator, like ranks, and 0 or 1 worker processes for
+each, whichever is better; its batches are lists, as samples differ in size. Samples are scaled
+(SCALE) to what this machine can do. Prints machine, commit, load and a Markdown table. With other
+programs busy the figures mean little.
 
 Files are as they were written, mostly in the page cache, or with --cold dropped from it before each
-run. Each sample is read once in a run, so that is what MLPerf asks for: data that no memory holds.
+run. Each sample is read once in a run, so cold files meet MLPerf's rule that data must not fit into
+memory.
 """
 import argparse
 import glob
@@ -63,7 +65,7 @@ def records(path):
 
 
 class Samples:
-    """Map-style, as one would write it."""
+    """Map-style, as a user would write it."""
 
     def __init__(self, files):
         self.files, self.fds = files, {}
@@ -160,12 +162,13 @@ def drop_caches():
 
 
 def most(name, workload, run, before):
-    """The most accelerators in a row, and their utilisation. before() precedes each run."""
+    """The largest number of accelerators that passes, and their utilisation. before() precedes each
+    run."""
     best, goal, limit = (0, 0.0), WORKLOADS[workload][2], WORKLOADS[workload][5]
     for n in COUNTS:
         if n > limit:
             break
-        # Once more where it was not enough: one late timer is no verdict.
+        # A second try after a failure: it may be due to one late timer.
         for _ in range(2):
             before()
             au = max(run(n), 0)
@@ -184,8 +187,8 @@ def dev_cluster(*args):
 
 
 def part(place, n, limit, to):
-    """A folder `to` of what n of `limit` accelerators need of `place`: links. Who loads takes all
-    that there is, and looks ahead."""
+    """Makes a folder `to` of links to what n of `limit` accelerators need of `place`. The loaders
+    use every file there, and prefetch."""
     files = sorted(os.listdir(place))
     os.mkdir(to)
     for name in files[:-(-len(files) * n // limit)]:
@@ -246,7 +249,7 @@ def main():
     p.add_argument("--cold", action="store_true")
     p.add_argument("--dir", default=os.environ.get("TMPDIR", "/tmp"))
     o = p.parse_args()
-    # Whoever ends it gets the cluster ended too.
+    # When a signal ends this program, the cluster ends too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("accelerators.py: ended by a signal"))
     load = os.getloadavg()[0]
     mounts = dict(m.split("=", 1) for m in o.mount)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The key-value store: durable commits per second by operations per batch and by fibers at a
- * time, and lookups per second from memory and from disk.
+ * The key-value store: durable commits per second by operations per batch and by concurrent fibers,
+ * and lookups per second from memory and from disk.
  *
  *   bench_kv [seconds per row, default 1] [entries, default 300000] [folder, default /tmp]
  */
@@ -68,7 +68,8 @@ static void report(const char *what, uint64_t ops_each, double seconds, const ch
 	       (double)(n_done * ops_each) / seconds, p50, p99, more);
 }
 
-/* Keys as those of directory entries: 8 bytes of parent, then a name; values of 100 bytes. */
+/* Makes keys like those of directory entries: 8 bytes of parent, then a name; values of 100
+ * bytes. */
 static size_t make_key(char key[32], uint64_t i)
 {
 	return (size_t)snprintf(key, 32, "%08" PRIx64 "/file%09" PRIu64,

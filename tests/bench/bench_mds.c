@@ -2,8 +2,8 @@
 /*
  * What a metadata operation costs the server's loop, without network: N fibers create files in one
  * directory, look them up and unlink them, on the real store. Prints operations per second and CPU
- * time per operation, of the loop's thread and of all threads (the commits are another's).
- * bench_mds [FIBERS [FILES_EACH [FOLDER]]]
+ * time per operation, of the loop's thread and of all threads (another thread commits). bench_mds
+ * [FIBERS [FILES_EACH [FOLDER]]]
  */
 #include <fcntl.h>
 #include <stdio.h>

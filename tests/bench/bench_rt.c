@@ -123,7 +123,7 @@ static void bench_switch(void *arg)
 	fiber_yield();
 	start = now_ns();
 	yields(NULL);
-	/* Each yield goes to the scheduler and from it to the next fiber. */
+	/* Each yield switches to the scheduler and from it to the next fiber. */
 	printf("%-36s %7.1f ns\n", "yield to the next fiber",
 	       (double)(now_ns() - start) / N_SWITCHES / 2);
 }
@@ -173,7 +173,7 @@ static void bench_memory(void *arg)
 	       (double)(b.ru_maxrss - a.ru_maxrss) / 50000,
 	       (double)(now_ns() - start) / 1e3 / 50000);
 	fflush(stdout);
-	_exit(0); /* the last measurement: nobody wakes them */
+	_exit(0); /* the last measurement: its fibers are never woken */
 }
 
 /* ---- mail ---- */

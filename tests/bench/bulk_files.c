@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Empty files through the client library, a number of them under way at once.
+ * Creates empty files through the client library, many of them in flight at a time.
  *
  *   bulk_files CONF DIR FILES [PER DIRECTORY, default 100000 [AT ONCE, default 64 [mknod]]]
  *
- * DIR must be there; directories are made in it, each filled before the next one. Files are created
- * and closed; with mknod, made without being opened. Prints a number for each thousandth of them,
- * when so many are there.
+ * DIR must exist; directories are made in it, each filled before the next one. Files are created
+ * and closed; with mknod, made without being opened. Prints the number of files after each
+ * thousandth of them.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -26,14 +26,14 @@ struct bulk {
 	uint64_t n, per_dir, next, made;
 	uint32_t at_once;
 	bool mknod;
-	struct ino dir; /* the present one, number dir_no - 1 */
+	struct ino dir; /* the current directory, number dir_no - 1 */
 	uint64_t dir_no;
 	struct fmutex lock; /* of dir */
 	int rc;
 	struct latch done;
 };
 
-/* The directory of file i. */
+/* Returns the directory of file i. */
 static int dir_of(struct bulk *b, uint64_t i, struct ino *ret_dir)
 {
 	uint64_t no = i / b->per_dir;
@@ -50,7 +50,8 @@ static int dir_of(struct bulk *b, uint64_t i, struct ino *ret_dir)
 			b->dir_no = no + 1;
 		}
 	}
-	/* Of one that was filled meanwhile: it makes no difference. */
+	/* If another fiber has switched to the next directory, file i goes there: this makes no
+	 * difference. */
 	*ret_dir = b->dir;
 	fmutex_unlock(&b->lock);
 	return rc;

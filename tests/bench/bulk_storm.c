@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operations of one kind through the client library, many of them in flight, for as long as it
- * takes to see whether something in a server or client grows with their number.
+ * Operations of one kind through the client library, many of them in flight, for so long that
+ * memory that grows with their number in a server or client shows.
  *
  *   bulk_storm CONF DIR files N      create, write 100 bytes, close, unlink; at most ALIVE files
  *   bulk_storm CONF DIR opens N      open for writing, lock, unlock, close one of SHARED files
- *   bulk_storm CONF DIR leases N     two clients take the lease on one of SHARED files in turns
+ *   bulk_storm CONF DIR leases N     two clients take the lease on one of SHARED files alternately
  *   bulk_storm CONF DIR sessions N   connect, look at DIR, disconnect
  *
- * DIR must be there and empty; it is empty again at the end. Prints the number of operations after
+ * DIR must exist and be empty; it is empty again at the end. Prints the number of operations after
  * each tenth of N.
  */
 #include <fcntl.h>
@@ -31,7 +31,7 @@ struct storm {
 	struct leat_fs *fs;
 	struct ino dir;
 	struct ino shared[SHARED];
-	uint64_t n, end, next, done; /* end: of this run */
+	uint64_t n, end, next, done; /* end: n of this run */
 	int (*step)(struct storm *s, uint64_t i);
 	int rc;
 	struct latch fibers;
@@ -136,7 +136,7 @@ static void run(void *arg)
 	latch_wait(&s->fibers);
 }
 
-/* In the first client. */
+/* Called in the first client. */
 static void begin(void *arg)
 {
 	struct storm *s = arg;
@@ -168,7 +168,7 @@ static int call(struct storm *s, void (*fn)(void *arg))
 	return rc < 0 ? rc : s->rc;
 }
 
-/* Two clients, each in a loop of its own, go through all files in turns. */
+/* Two clients, each in a loop of its own, use all files alternately. */
 static int leases(struct storm *s)
 {
 	struct leat_options o = {.size = sizeof(o)};

@@ -5,9 +5,9 @@ cluster, in turn, in one run.
 
     tests/bench/compression.py [--rounds N] [--mib N]
 
-Data: text (the sources of Leat), noise (random bytes, which do not compress), half (every other
-16 KiB of each). Prints MiB/s of plain bytes of a file written and fsynced through one mount, read
-through another that has not seen it, and MiB on disk; medians of the rounds and the ratio to the
+Data: text (the sources of Leat), noise (random bytes, which do not compress), half (every other 16
+KiB of each). Prints MiB/s of plain bytes of a file written and fsynced through one mount, read
+through another that has not cached it, and MiB on disk; medians of the rounds and the ratio to the
 plain directory.
 """
 import argparse
@@ -37,7 +37,7 @@ def sources(length):
 
 
 def kinds():
-    """A MiB and more of each, repeated while writing: farther apart than a block is long."""
+    """At least a MiB of each, repeated while writing: the period is longer than a block."""
     text, noise = sources(8 * MIB), os.urandom(8 * MIB)
     half = b"".join((noise if i % 2 else text)[i * BLOCK:(i + 1) * BLOCK] for i in range(512))
     return {"text": text, "noise": noise, "half": half}
@@ -63,7 +63,7 @@ def read(path, data, mib):
 def one(c, folder, data, mib):
     path = folder + "/file"
     rates = write(path, data, mib), read(path.replace(c.mnt(1), c.mnt(2)), data, mib)
-    time.sleep(1.2)  # attributes are believed for a second
+    time.sleep(1.2)  # attributes are cached for a second
     stored = os.stat(path).st_blocks * 512 / MIB
     os.unlink(path)
     return rates + (stored,)
@@ -79,7 +79,7 @@ def main():
         for layout in ("off", "lz4"):
             os.mkdir("%s/%s" % (c.mnt(), layout))
             c.leat("layout", "set", "--compression", layout, "%s/%s" % (c.mnt(), layout))
-        for n in range(o.rounds + 1):  # the first one warms up
+        for n in range(o.rounds + 1):  # round 0 is a warm-up
             for kind in data:
                 for layout in ("off", "lz4"):
                     values = one(c, "%s/%s" % (c.mnt(), layout), data[kind], o.mib)

@@ -6,7 +6,7 @@ take beside one, and how often the source is read.
     tests/bench/fanout.py [--chunks N] [--nodes N,N,...] [--out DIR]
 
 Prints a table; --out writes fanout.csv and fanout.svg. Virtual time: the machine's speed and load
-change nothing but how long it runs.
+change only the run time.
 """
 import argparse
 import csv
@@ -37,7 +37,8 @@ def place(row, rows, value, top):
 
 
 def plot(rows, path):
-    """Times one node's time, and amplification, over the number of nodes (logarithmic)."""
+    """A graph of the time, as a multiple of one node's time, and of the amplification, over the
+    number of nodes (logarithmic)."""
     top = max(2.5, max(r["times"] for r in rows))
     parts = ['<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" '
              'font-family="sans-serif" font-size="12"><rect width="100%%" height="100%%" '

@@ -6,24 +6,24 @@ same files in one run.
     tests/bench/loader.py [--rounds N] [--quick] [--dir DIR] [--max-load X]
 
 TFRecord shards with records of 4 KiB, 115 KB and 2.8 MB, read once in random order, hot (in the
-page cache) and cold (put out of it before):
+page cache) and cold (dropped from it before):
 
     pread     a C program (loader_rate.c) that compares each record's CRC; the best of 1 and 2
-              threads. Below its CPU nobody gets who copies each byte once and checks it
-    keep      the same, but what was read stays for a while, as a batch does: the next records do
-              not come into the same few pages, which the processor has in its cache
+              threads. Its CPU is the minimum for a program that copies and checks each byte
+    keep      like pread, but records stay in memory for a while, as a batch does: the next ones do
+              not reuse a few pages that are in the processor's cache
     leat-c    the loader from C, which compares them too; the best of 1 and 2 threads
     leat      the loader from Python (leat.DataLoader), likewise
     torch     torch.utils.data.DataLoader over a map-style data set that preads; no CRC; the best of
-              0, 1 and 2 workers, once for speed and once for CPU; as it comes (stacked tensors),
+              0, 1 and 2 workers, once for speed and once for CPU; by default stacked tensors,
               and torch-list: no workers, a collate_fn that leaves lists (between processes each
               tensor would be a file)
 
 Prints machine, commit, load and a Markdown table of MB/s and CPU seconds per GB, medians of the
-rounds; less than five minutes on two idle cores. --quick reads little, and the loaders' memory,
-which is made once, counts for much. With other programs busy the figures say little: it ends when
-the load is above --max-load (of the last minute, 0.7 for each CPU); --max-load 0 measures all the
-same.
+rounds; less than five minutes on two idle cores. --quick reads little, so that the loaders' memory,
+which is allocated once, weighs much. With other programs busy the figures mean little: the program
+exits when the load is above --max-load (of the last minute, 0.7 for each CPU); --max-load 0
+measures in any case.
 """
 import argparse
 import json
@@ -68,7 +68,7 @@ def make_cold(folder):
 
 
 class Records:
-    """Map-style, as one would write it: no Leat in it."""
+    """Map-style, as a user would write it: without Leat."""
 
     def __init__(self, folder, length):
         self.length, self.files = length, []
@@ -139,7 +139,7 @@ def measure(kind, folder, length, batch, n, cold):
 
 
 def make(folder, length, count, masked_crc):
-    """The CRC is of the build's own crc32c: computing it here would take minutes."""
+    """The build's own crc32c computes the CRC: Python would take minutes."""
     noise = os.urandom(length)
     head = struct.pack("<Q", length)
     head += struct.pack("<I", masked_crc(head))

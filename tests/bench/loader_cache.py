@@ -1,15 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The loader's disk cache, which knows the future, beside LRU on the same accesses.
+"""The loader's disk cache, which has the future order, beside LRU on equal accesses.
 
     tests/bench/loader_cache.py [--samples N] [--bytes N] [--epochs N] [--share F] [--dir DIR]
 
 A data set of fixed records is read for some epochs with a cache of a share of its size (a half).
-The samples that the loader handed out, in their order, are then run through an LRU cache of the
-same size, and through the optimum: Belady's algorithm with the whole trace at hand. Prints the
-share of accesses that hit from the second epoch on (the first one fills the cache), and the ratio
-to LRU.
-The data set and the cache lie in DIR (default: a new folder in $TMPDIR), removed at the end.
+The samples that the loader delivered, in their order, are then run through an LRU cache of the same
+size, and through the optimum: Belady's algorithm with the whole trace. Prints the share of accesses
+that hit from the second epoch on (the first one fills the cache), and the ratio to LRU. The data
+set and the cache lie in DIR (default: a new folder in $TMPDIR), removed at the end.
 """
 import argparse
 import bisect
@@ -28,7 +27,7 @@ SRC = os.environ.get("LEAT_SRC") or os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, SRC + "/client/python")
 import leat  # noqa: E402
 
-UNIT, TRAILER, FILES = 4096, 32, 64  # what a piece takes on disk: client/loader/source/belady.c
+UNIT, TRAILER, FILES = 4096, 32, 64  # the space of a piece on disk: client/loader/source/belady.c
 ORDERS = ("global", "window:8", "file", "sequential")
 
 
@@ -45,7 +44,8 @@ def lru(trace, room):
 
 
 def optimum(trace, room):
-    """The same of Belady's algorithm, which may also leave out what it has just read."""
+    """Which accesses hit with Belady's algorithm, which may also leave out what it has just
+    read."""
     times = collections.defaultdict(list)
     for t, sample in enumerate(trace):
         times[sample].append(t)
@@ -89,7 +89,7 @@ def measure(folder, order, samples, size, epochs, share):
                 trace += ids
             del batch, record  # they would keep a slot
             while loader.metrics()["ready"] < loader.metrics()["depth"]:
-                time.sleep(0.01)  # what is read ahead of the next epoch counts for it
+                time.sleep(0.01)  # read-ahead of the next epoch counts for this one
             m = loader.metrics()
             counted.append((m["cache_hits"], m["cache_hits"] + m["cache_misses"]))
     shutil.rmtree(cache)

@@ -3,8 +3,8 @@
  * Records of TFRecord shards in random order, each once, each CRC compared: by pread, or by the
  * loader.
  *
- *   loader_rate pread DIR RECORD THREADS [cold]   RECORD: bytes of every record in *.tfrecord there
- *   loader_rate keep DIR RECORD THREADS [cold]    the same, but the records last read are kept, as
+ *   loader_rate pread DIR RECORD THREADS [cold]   RECORD: bytes of every record in *.tfrecord
+ *   loader_rate keep DIR RECORD THREADS [cold]    like pread, but the last records are kept, as
  * those of a batch are: each thread goes round in KEEP bytes instead of using one buffer again
  *   loader_rate leat DIR BATCH THREADS [cold]
  *   loader_rate servers PATH BATCH RECORD     fixed records in the files of PATH of a Leat file
@@ -144,7 +144,7 @@ struct clocks {
 	double wall_s, cpu_s;
 };
 
-/* Opens nothing that would be timed; puts the files out of the page cache if asked. */
+/* Called before the timed part: drops the files from the page cache if requested. */
 static struct clocks begin(const glob_t *files, bool cold)
 {
 	for (size_t i = 0; cold && i < files->gl_pathc; i++) {

@@ -6,15 +6,16 @@
 
 4 KiB records of one file, each once, in random order:
 
-    loader    from C (loader_rate.c), batches of 256, straight from the servers
-    mount     fio through a mount of the same cluster, O_DIRECT, io_uring, 4 jobs of 16
-    local     the same fio on a file in DIR (default $TMPDIR, else /tmp), 1 job of 64
+    loader    from C (loader_rate.c), batches of 256, directly from the servers
+    mount     fio through a mount of that cluster, O_DIRECT, io_uring, 4 jobs of 16
+    local     fio on a file in DIR (default $TMPDIR, else /tmp), 1 job of 64
 
 On a development cluster of its own, whose servers keep their data in DIR too. Prints a Markdown
 table: reads per second, CPU of the client (program and mount) and of the servers per read in
-microseconds, medians of the rounds. The loader's rate is to be 0.6 of the local file's or more, its
-client's CPU a quarter of the mount's or less. With other programs busy the figures say little: it
-ends when the load is above --max-load (0.7 for each CPU); --max-load 0 measures all the same.
+microseconds, medians of the rounds. The goals: the loader's rate is at least 0.6 of the local
+file's, its client's CPU at most a quarter of the mount's. With other programs busy the figures mean
+little: the program exits when the load is above --max-load (0.7 for each CPU); --max-load 0
+measures in any case.
 """
 import argparse
 import json
@@ -45,7 +46,7 @@ def ticks(pid):
 
 
 class Daemons:
-    """CPU seconds of the cluster's processes since the last look: (of mounts, of servers)."""
+    """CPU seconds of the cluster's processes since the last call: (of mounts, of servers)."""
 
     def __init__(self):
         self.pids = [line.split() for line in dev_cluster("pids").splitlines()]

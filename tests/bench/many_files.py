@@ -5,12 +5,12 @@ files.
 
 A development cluster of its own below TMPDIR. One process fills one directory with 10^6 files while
 W others fill directories of 100,000, all through one mount, until there are N files or S seconds
-are over. With --bulk a program makes them through the library instead, one directory (--per-dir)
-after the other, --at-once of them under way. Prints --steps times, or every half minute, how many
-there are, how many came each second, what each took of the processors (microseconds in mds, mount
-and programs), and the resident memory of metadata server and mount (with --bulk: of the program);
-then how long listings, random stats and a restart of the metadata server take, what removing costs,
-and resident memory beside what is configured.
+have passed. With --bulk a program makes them through the library instead, one directory (--per-dir)
+after the other, with --at-once of them in flight. Prints --steps times, or every half minute, the
+number of files, the rate, the processor time of each (microseconds in mds, mount and programs), and
+the resident memory of metadata server and mount (with --bulk: of the program); then the times of
+listings, random stats and a restart of the metadata server, the cost of removing, and resident
+memory beside the configured limits.
 """
 import argparse
 import json
@@ -27,7 +27,7 @@ from cluster import BUILD, Cluster
 ONE_DIR, OTHER_DIRS = 1_000_000, 100_000
 MIB = 1 << 20
 PRINT_S = 30
-# [mds] as it comes: cache_mib + kv_cache_mib + 3 * kv_write_buffer_mib, 256 bytes for each of
+# [mds] by default: cache_mib + kv_cache_mib + 3 * kv_write_buffer_mib, 256 bytes for each of
 # leases_max, 64 MiB for the program. The mount: slot_memory, inodes_max and names_max.
 MOUNT = 128 + 100 + 30 + 64
 CAPS = {"mds": 256 + 128 + 3 * 64 + 256 + 64, "mnt1": MOUNT, "mnt2": MOUNT}
@@ -45,7 +45,7 @@ used = {}
 
 
 def cpu_s(pids):
-    """Of the processes; of one that is gone, what it had used when it was looked at last."""
+    """Of the processes; of one that has ended, its use at the last call."""
     for pid in pids:
         try:
             with open("/proc/%d/stat" % pid) as f:
@@ -56,7 +56,7 @@ def cpu_s(pids):
 
 
 class Curve:
-    """Lines of a table, one for each part of the way."""
+    """Lines of a table, one for each phase."""
 
     def __init__(self, mds, mount, programs):
         self.pids = {"mds": [mds], "mnt": [mount], "prog": programs}
@@ -81,7 +81,7 @@ class Curve:
 
 
 def fill(top, worker, per_dir, counts, left, until):
-    """Counts what is made in counts[worker], until nothing is left or the time is over."""
+    """Counts the files made in counts[worker], until none is left or the time has passed."""
     d = made = 0
     while time.monotonic() < until:
         folder = "%s/w%d.%d" % (top, worker, d)

@@ -2,10 +2,10 @@
 /*
  * mdops DIR [ITEMS [PROCESSES]]: metadata operations per second of a mounted file system.
  *
- * Each process has a directory of its own below DIR. They do one phase after the other, all
- * together: dir_create, create (and close), stat, open (and close), readdir_stat, rename, unlink,
- * dir_remove; ITEMS of each per process. Prints "phase operations-per-second", from the first
- * start to the last end. Whatever fails ends it with 1 and a message.
+ * Each process has a directory of its own below DIR. All processes run one phase after the other,
+ * in step: dir_create, create (and close), stat, open (and close), readdir_stat, rename, unlink,
+ * dir_remove; ITEMS of each per process. Prints "phase operations-per-second", from the first start
+ * to the last end. On any failure it exits with 1 and a message.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -24,8 +24,8 @@
 enum { PROCESSES_MAX = 1024, ITEMS_MAX = 1000000 };
 
 struct worker {
-	char dir[3000];   /* of this process: the directories are made here */
-	char files[3100]; /* in it: the files */
+	char dir[3000];   /* of this process: for the directories */
+	char files[3100]; /* in dir: for the files */
 	int items;
 };
 
@@ -237,7 +237,8 @@ int main(int argc, char **argv)
 		if (status == 0 || failed)
 			continue;
 		failed = 1;
-		for (int p = 0; p < n; p++) /* they would wait for the dead one at the next phase */
+		for (int p = 0; p < n; p++) /* they would wait for the dead process at the next
+		                             * phase */
 			if (pids[p] > 0)
 				kill(pids[p], SIGKILL);
 	}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests/bench/run measures on one mounted file system. Sections:
+"""The measurements of tests/bench/run on one mounted file system. Sections:
 
-    idle    memory and CPU of the file system's own processes while nothing happens
+    idle    memory and CPU of the file system's own processes without any load
     seq     one large file: written in pieces of 1 MiB and an fsync, read cold, read warm
     rand    4 KiB random reads of that file by 4 jobs 16 deep, through the page cache and O_DIRECT
     meta    mdops.c with 2 and with 16 processes. On the local disk also *_sync_limit: operations
@@ -11,9 +11,9 @@
     small   files of 100 KiB: created, read cold and warm in random order, compared, removed
 
 Figures named *_cpu_client, *_cpu_servers and *_cpu_machine are CPU seconds per GiB moved (of the
-meta sections in all, of removals per 1000 files): of the mount's processes, of all others of the
-file system, and of the whole machine with the programs that make the load. "Cold" means that the
-page cache was dropped, after the system's own command for that.
+meta sections in total, of removals per 1000 files): of the mount's processes, of all others of the
+file system, and of the whole machine with the programs that cause the load. "Cold" means that the
+page cache was dropped, after the file system's own command for that.
 """
 import contextlib
 import json
@@ -38,7 +38,7 @@ class Sizes:
 
 
 class System:
-    """A mounted file system: its folder, and how to ask and calm the processes behind it."""
+    """A mounted file system: its folder, and commands for its processes and caches."""
 
     def __init__(self, label, path):
         self.label, self.path = label, path
@@ -81,7 +81,7 @@ def machine_ticks():
 
 
 class Cpu:
-    """CPU seconds between two looks: client, servers, machine."""
+    """CPU seconds between two calls: client, servers, machine."""
 
     def __init__(self, system):
         self.system = system
@@ -100,14 +100,15 @@ class Cpu:
 
 
 class Measure:
-    """One after the other: run(section, system). add(label, figure, value, unit) takes results."""
+    """Runs one section after the other: run(section, system). add(label, figure, value, unit) takes
+    results."""
 
     def __init__(self, sizes, add):
         self.sizes, self.add_result = sizes, add
         self.limits = {}
 
     def __enter__(self):
-        # In memory, so that the load comes from no disk.
+        # In memory, so that the load reads no disk.
         self.tmp = tempfile.mkdtemp(prefix="leat-bench-", dir="/dev/shm")
         here = os.path.dirname(os.path.abspath(__file__))
         for name in ("mdops", "syncrate"):
@@ -159,7 +160,7 @@ class Measure:
     # --- the large file
 
     def fio(self, name, way, *options):
-        """Runs fio on the large file, returns its account of one direction."""
+        """Runs fio on the large file. Returns its results of one direction."""
         out = self.tmp + "/fio.json"
         self.command(["fio", "--name=" + name, "--filename=" + self.work + "/big",
                       "--size=%dM" % self.sizes.big_mib, "--fallocate=none", "--invalidate=0",
@@ -196,7 +197,7 @@ class Measure:
     def rand(self):
         if not os.path.exists(self.work + "/big"):
             self.fio("prepare", "write", "--rw=write", "--bs=1M", "--end_fsync=1")
-        # A quarter of the file in all: of more, most would be found cached at the end.
+        # A quarter of the file in total: with more, most would be cached at the end.
         how = ("--rw=randread", "--bs=4k", "--ioengine=io_uring", "--iodepth=16", "--numjobs=4",
                "--group_reporting", "--io_size=%dM" % max(1, self.sizes.big_mib // 16),
                "--runtime=%d" % self.sizes.rand_s)
@@ -256,7 +257,7 @@ class Measure:
         return source, folders, files
 
     def workers(self, argv, args, per_call, stdout=None):
-        """argv with per_call of args behind it at a time, JOBS at once."""
+        """Runs argv with per_call of args appended at a time, JOBS concurrently."""
         self.command(["xargs", "-0", "-P", str(JOBS), "-n", str(per_call)] + argv,
                      input="\0".join(args).encode(), stdout=stdout)
 

@@ -1,19 +1,19 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What comparing a named version with its manifest costs whoever reads it from the servers.
+"""What a client that reads from the servers pays for comparing a named version with its manifest.
 
     tests/bench/named_reads.py [--rounds N] [--mib N] [--dir DIR] [--max-load X]
 
-Records of 4 KiB, 128 KiB and 1 MiB of one file, and of 100,000 and 1,000,000 bytes, which begin
-and end within blocks, each once, in random order, by the loader (loader_rate.c): by a path, which
-promises nothing but what the servers have, and by the name of a version, each block of which is
-compared with the manifest. Each round has both, one behind the other, as often as takes a while.
+Records of 4 KiB, 128 KiB and 1 MiB of one file, and of 100,000 and 1,000,000 bytes, which begin and
+end within blocks, each once, in random order, by the loader (loader_rate.c): by a path, which gives
+no guarantee, and by the name of a version, each block of which is compared with the manifest. Each
+round measures both, one after the other, with enough repetitions.
 
 On a development cluster of its own, whose servers keep their data in DIR. Prints a Markdown table:
 microseconds of the client's CPU (user and system) per read, medians of the rounds, and their ratio
 (goal 1.05), the median of the rounds' own ratios. Processor time is counted, not waiting, but a
-busy machine's caches and clocks make it larger: it ends when the load is above --max-load (0.7 for
-each CPU); --max-load 0 measures all the same.
+busy machine's caches and clocks make it larger: the program exits when the load is above --max-load
+(0.7 for each CPU); --max-load 0 measures in any case.
 """
 import argparse
 import os
@@ -49,7 +49,7 @@ def read_once(source, record):
 
 
 def one_round(record):
-    """{source: CPU us per read}, both by turns."""
+    """{source: CPU us per read}, alternating between both."""
     reads, cpu = dict.fromkeys(SOURCES, 0), dict.fromkeys(SOURCES, 0)
     while min(cpu.values()) < LEAST_S:
         for source in SOURCES:

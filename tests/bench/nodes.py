@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Staging by 4 and 8 agents in network namespaces, each behind a link of its own, beside one of
-them alone, in turns.
+"""Staging by 4 and 8 agents in network namespaces, each behind a link of its own, beside one agent
+alone, alternately.
 
     tests/bench/nodes.py [--rounds N] [--mib N] [--rate MIB_S] [--nodes N,N]
 
 The rates together are at most half of what the disk writes, which is measured first, so that the
-nodes' links are what limits them and not that they share a machine. Goals: 1.3 times one node's
-time, amplification 1.05.
+limit is the nodes' links and not the shared machine. Goals: 1.3 times one node's time,
+amplification 1.05.
 """
 import argparse
 import os
@@ -23,7 +23,7 @@ import nodes
 
 
 def disk_rate(folder, mib=256):
-    """MiB/s of writing and syncing."""
+    """Rate of writing and syncing in MiB/s."""
     block = os.urandom(1 << 20)
     start = time.monotonic()
     with open(folder + "/rate", "wb") as f:

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads of staged files through the mount, beside the same files of the local store read directly,
-in one run: 1 MiB in a row, 4 KiB at random, the whole file through mmap; hot, and 1 MiB cold.
+"""Reads of staged files through the mount, beside direct reads of these files in the local store,
+in one run: 1 MiB sequential, 4 KiB at random, the whole file through mmap; hot, and 1 MiB cold.
 
     tests/bench/passthrough.py [--rounds N] [--mib N]
 
 Prints MiB/s (operations/s at random), medians of the rounds, and the ratio to the local file
-system. The goal is 0.9. The two take turns within a round, so that what else the machine does
-meets both.
+system. The goal is 0.9. The two alternate within a round, so that other load on the machine affects
+both.
 """
 import argparse
 import mmap

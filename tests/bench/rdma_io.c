@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 1 MiB reads and writes through the client library, a number of them at once, straight from and to
- * registered slots (ll_read, ll_write), then from and to memory of the caller (leat_pread), which
- * costs a copy. The file is opened with O_DIRECT: nothing is read ahead or written behind.
+ * 1 MiB reads and writes through the client library, a number of them concurrently, directly from
+ * and to registered slots (ll_read, ll_write), then from and to memory of the caller (leat_pread),
+ * which costs a copy. The file is opened with O_DIRECT: without read-ahead and write-back.
  *
  *   rdma_io CONF FILE [MIB, default 256 [AT ONCE, default 8 [WHAT, or all
  *           [client parameter, as transport=tcp]]]]
  *
- * WHAT is read, write (the file is there), read-by-copy or write-by-copy. Prints lines
- * "io WHAT X MB/s, C copied": what the library copied per byte.
+ * WHAT is read, write (the file must exist), read-by-copy or write-by-copy. Prints lines "io WHAT X
+ * MB/s, C copied": what the library copied per byte.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -95,7 +95,7 @@ static int slots(struct io *io, bool writing)
 {
 	uint64_t n_units = io->n_units;
 
-	/* Pages are mapped when they are touched first, which costs more than a copy of them. */
+	/* Touches the pages: mapping them at the first access costs more than a copy. */
 	io->write = writing;
 	io->n_units = n_units / 4;
 	TRY(loop_call(io->fs->loop, "move", move_all, io));
@@ -134,7 +134,7 @@ static int measure(struct io *io, const char *only)
 		int (*fn)(struct io *io, bool writing);
 		bool writing;
 	} all[] = {
-		{"make", slots, true}, /* the file; the next one goes over it */
+		{"make", slots, true}, /* makes the file; the next write replaces its content */
 		{"write", slots, true},
 		{"read", slots, false},
 		{"write-by-copy", memory, true},

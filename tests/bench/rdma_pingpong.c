@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the verbs of this machine allow to whoever sleeps between messages: round trips of 64 bytes
- * between two processes, by SEND and a completion channel, with nothing above it. The reference for
- * the round trip of an rpc.
+ * The best that the verbs of this machine allow to a program that sleeps between messages: round
+ * trips of 64 bytes between two processes, by SEND and a completion channel, without any layer
+ * above. The reference for the round trip of an rpc.
  *
  *   rdma_pingpong ADDRESS [ROUND TRIPS, default 3000 [loop]]
  *
  * Prints one line: the median, the 99th percentile, the count. Each side waits for the completion
  * of its receive and of its send, as long as it must: poll until empty, arm, poll again, block.
  *
- * With `loop` it blocks as a program does that waits for other things too: in an io_uring that
- * polls the channel, with a time limit; then it reads the event and the clock. That is the least
- * of system calls that an rpc over an event loop can do.
+ * With `loop` it blocks like a program that waits for other events too: in an io_uring that polls
+ * the channel, with a time limit; then it reads the event and the clock. An rpc over an event loop
+ * cannot use fewer system calls.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -41,7 +41,7 @@ struct end {
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	struct ibv_mr *mr;
-	uint8_t memory[2 * MESSAGE_SIZE]; /* what comes, what goes */
+	uint8_t memory[2 * MESSAGE_SIZE]; /* received message, sent message */
 	uint32_t n_received, n_sent;
 	bool loop;
 	struct io_uring ring;
@@ -228,7 +228,7 @@ static uint32_t round_trip_ns(struct end *e)
 	wait_for(e, &e->n_sent);
 	wait_for(e, &e->n_received);
 	post_receive(e);
-	if (!e->loop || e->now_ns == t) /* the answer was there already */
+	if (!e->loop || e->now_ns == t) /* the reply had already arrived */
 		e->now_ns = now_ns();
 	return (uint32_t)(e->now_ns - t);
 }
@@ -284,7 +284,8 @@ int main(int argc, char **argv)
 	     "read");
 	reach(&e, (struct sockaddr *)&addr);
 	measure(&e, n);
-	/* It waits for a message that does not come, and not for the end of the connection. */
+	/* The child waits for a message that does not come, and ignores the end of the
+	 * connection. */
 	kill(pid, SIGKILL);
 	must(waitpid(pid, NULL, 0) == pid, "waitpid");
 	return 0;

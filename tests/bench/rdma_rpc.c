@@ -35,7 +35,7 @@ struct bench {
 	uint32_t spin_us;
 	const char *only;
 	bool tcp, write;
-	int to_client; /* the server's address goes through a pipe */
+	int to_client; /* the server's address is sent through a pipe */
 	struct env *env;
 	struct loop *loop;
 	struct transport *transport;
@@ -148,7 +148,8 @@ static void round_trips(struct bench *b)
 	ASSERT(ns != NULL);
 	for (uint32_t i = 0; i < WARM_UP; i++)
 		ping(b);
-	/* The loop's own time, from one wake to the next: another clock would be part of it. */
+	/* The loop's own time, from one wake-up to the next: reading another clock would add to the
+	 * result. */
 	uint64_t end = loop_now_us() + (uint64_t)(b->seconds * 1e6);
 	for (uint64_t t = loop_now_us(); t < end && n < SAMPLES_MAX;) {
 		ping(b);

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a second and a third copy cost: writes into directories of one, two and three replicas of
-one cluster, in turn, in one run.
+"""The cost of a second and a third replica: writes into directories of one, two and three replicas
+of one cluster, in turn, in one run.
 
     tests/bench/replicas.py [--rounds N] [--mib N]
 
-All servers share one disk here, so R copies write R times: the best that two can reach is half of
-the rate of one. Prints MiB/s of a file written and fsynced, the mean of 4 KiB O_DSYNC writes, and
-files of 100 KiB per second; medians of the rounds and the ratio to one copy. Beside it, what the
-servers say of the sequential writes: bytes sent on to members behind and bytes copied in memory,
-for each byte written (what must be there: copies - 1, and 0).
+All servers share one disk here, so R replicas write R times: two replicas reach at best half the
+rate of one. Prints MiB/s of a file written and fsynced, the mean of 4 KiB O_DSYNC writes, and files
+of 100 KiB per second; medians of the rounds and the ratio to one replica. Beside it, the servers'
+counters of the sequential writes: bytes forwarded downstream and bytes copied in memory, for each
+byte written (expected: replicas - 1, and 0).
 """
 import argparse
 import os
@@ -93,7 +93,7 @@ def main():
             folders[r] = "%s/r%d" % (c.mnt(), r)
             os.mkdir(folders[r])
             c.leat("layout", "set", "--replicas", str(r), folders[r])
-        for n in range(o.rounds + 1):  # the first one warms up
+        for n in range(o.rounds + 1):  # round 0 is a warm-up
             for r, folder in folders.items():
                 before = counters(c)
                 rate = sequential(folder, o.mib)

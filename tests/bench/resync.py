@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What is left of the foreground while a member of the chains is brought up to date.
+"""How much foreground performance is left while a member of the chains is resynced.
 
     tests/bench/resync.py [--rounds N] [--mib N] [--replicas R]
 
-On one cluster, in turn: a writer and a reader for some seconds while all is whole; then a server is
-killed, --mib MiB are written without it, and it comes back: the same writer and reader until
-`leat status` says that all chains are whole again. Prints MiB/s of either, their ratio, and how
-fast the member was filled; medians of the rounds.
+On one cluster, in turn: a writer and a reader for some seconds while every chain is whole; then a
+server is killed, --mib MiB are written without it, and it restarts: the writer and the reader run
+until `leat status` reports that all chains are whole again. Prints MiB/s of either, their ratio,
+and how fast the member was filled; medians of the rounds.
 """
 import argparse
 import json

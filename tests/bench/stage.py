@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`leat stage in` on one node beside a plain copier (stage_copier.c), in one run: the same bytes,
-from a local folder and from a cluster on this machine, to the same disk, caches dropped before
-each time.
+"""`leat stage in` on one node beside a plain copier (stage_copier.c), in one run: equal bytes, from
+a local folder and from a cluster on this machine, to one disk, caches dropped before each time.
 
     tests/bench/stage.py [--rounds N] [--mib N] [--files N] [--nodes N]
 
 Prints MiB/s and CPU-s per GiB (of the command alone, and with the servers), medians of the rounds,
 and the ratio to the copier. The goal is 0.9. Then --nodes agents together: the time of all beside
-that of one under the same rate limit (RATE each), and how often the source was read. Goals: 1.3
-times and 1.05. Those who take turns within a round meet the same machine.
+that of one with an equal rate limit (RATE each), and how often the source was read. Goals: 1.3
+times and 1.05. Both alternate within a round, so that other load on the machine affects both.
 """
 import argparse
 import json

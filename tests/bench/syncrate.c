@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * syncrate FILE [SECONDS [THREADS]]: what the disk allows whoever must not answer before it is
- * durable. Each thread's "operation" is 4 KiB behind the last one in a file that was written
- * before, and is done when a sync that began later has ended. One sync at a time serves all that
- * wait for it (group commit). Prints operations and syncs per second.
+ * syncrate FILE [SECONDS [THREADS]]: the best that the disk allows to a server that replies only
+ * when a change is durable. Each thread's "operation" writes 4 KiB after the last one to a file
+ * that was written before, and is done when a sync that began later has ended. One sync at a time
+ * serves all that wait for it (group commit). Prints operations and syncs per second.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@ static struct {
 	double until;
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
-	/* guarded by lock: the batch that gathers, the last durable one; operations and syncs */
+	/* guarded by lock: the batch being collected, the last durable one; operations and syncs */
 	uint64_t open, durable, n_ops, n_syncs, at;
 	bool syncing;
 } g = {.lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER, .open = 1};
@@ -45,7 +45,7 @@ static void must(int ok, const char *what)
 	}
 }
 
-/* Called with the lock, which is given away meanwhile. */
+/* Called with the lock, which is released meanwhile. */
 static void sync_batch(void)
 {
 	uint64_t batch = g.open++;

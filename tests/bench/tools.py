@@ -5,9 +5,9 @@ one cluster, in turn, in one run.
 
     tests/bench/tools.py [--files N] [--size BYTES] [--dirs N] [--rounds N] [--skip in,within,out]
 
-Each step begins with a mount that is made anew; the servers' caches stay as they are. Prints
-seconds, the load of the machine before, and the ratio of the medians. --skip leaves the slow
-comparisons of copying out (into Leat, within, out of it); leat cp makes the trees then.
+Each step begins with a new mount; the servers' caches stay as they are. Prints seconds, the load of
+the machine before, and the ratio of the medians. --skip leaves the slow comparisons of copying out
+(into Leat, within, out of it); leat cp makes the trees then.
 """
 import argparse
 import os

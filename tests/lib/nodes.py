@@ -3,7 +3,7 @@
 
     nodes.enter()                      # this process into a namespace of its own; before Cluster
     with Cluster() as c, Nodes(c, 4, rate_mib=4) as n:
-        result = n.stage("set@v1", 4) # the output of `leat stage in --json`, and the seconds
+        result = n.stage("set@v1", 4)  # the output of `leat stage in --json`, and the seconds
 
 Servers, mounts and commands are on a bridge in the namespace of the calling process. Namespaces and
 links disappear with their processes.

@@ -2,8 +2,7 @@
 """Where the guests' parts are kept between runs, and Debian packages unpacked there.
 
 Nothing is installed on the host: packages are downloaded by apt with the host's own sources and
-only unpacked. Several runs may prepare the same part at once: the first does it, the
-others wait."""
+only unpacked. Several runs may prepare a part concurrently: the first does it, the others wait."""
 import contextlib
 import fcntl
 import glob
@@ -26,7 +25,7 @@ def path(*parts):
 
 
 def run(argv, **more):
-    """Its stdout; Unavailable with its last words if it fails."""
+    """Runs a command and returns its stdout; raises Unavailable with its last words if it fails."""
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, check=False, **more)
@@ -39,7 +38,7 @@ def run(argv, **more):
 
 @contextlib.contextmanager
 def part(name):
-    """with part("tools") as folder: to be filled; None where it has been filled before."""
+    """with part("tools") as folder: a folder to be filled; None if it is already filled."""
     os.makedirs(FOLDER, exist_ok=True)
     with open(path(name + ".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -59,7 +58,7 @@ def need_apt():
 
 
 def unpack(folder, packages):
-    """Downloads packages, not what they depend on, and unpacks them into folder."""
+    """Downloads packages without their dependencies, and unpacks them into folder."""
     need_apt()
     downloads = folder + "/.deb"
     os.makedirs(downloads, exist_ok=True)
@@ -74,7 +73,7 @@ def unpack(folder, packages):
 
 
 def unpack_with_libraries(folder, packages):
-    """The same, with the packages they depend on which the host lacks."""
+    """Like unpack, with the dependencies that the host lacks."""
     need_apt()
     downloads = folder + "/.deb"
     os.makedirs(downloads + "/partial", exist_ok=True)
@@ -95,14 +94,14 @@ def library_path(folder):
 
 
 def depends(package, pattern):
-    """The first package that `package` depends on and whose name matches, None without."""
+    """The first package that `package` depends on and whose name matches, or None."""
     need_apt()
     found = re.search(r"^\s*Depends: (%s)$" % pattern, run(["apt-cache", "depends", package]), re.M)
     return found.group(1) if found else None
 
 
 def tools():
-    """perftest, rping, ibv_* for looking into a guest by hand: guest --tools."""
+    """perftest, rping, ibv_* for inspecting a guest by hand: guest --tools."""
     with part("tools") as folder:
         if folder:
             unpack(folder, ["perftest", "ibverbs-utils", "rdmacm-utils", "libibumad3", "libpci3"])

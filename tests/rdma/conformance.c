@@ -6,8 +6,8 @@
  *   conformance [--card small|full] [--scale N] [--brief]    SUITE_ONLY=part of a test's name
  *
  * --card small: a device with 64 queue pairs, 16 work requests in a queue, 2 pieces in a request,
- * nothing inline, few memory regions: the same tests must pass. --scale 34 makes 10^5 requests.
- * --brief, for an emulated processor: the same tests with less data and fewer moments.
+ * nothing inline, few memory regions: all tests must pass there, too. --scale 34 makes 10^5
+ * requests. --brief, for an emulated processor: all tests with less data and fewer moments.
  */
 #include <getopt.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include "common/rpc/verbs/transport_verbs.h"
 #include "tests/unit/common/rpc/suite.h"
 
-/* Soft RDMA in a guest, on a machine that does other things too. */
+/* Soft RDMA in a guest, on a machine with other load. */
 #define GUEST_SLOWNESS 10
 
 static const struct transport_verbs_options small_card = {
@@ -27,7 +27,7 @@ static const struct transport_verbs_options small_card = {
 	.sges_max = 2,
 	.inline_max = UINT32_MAX,
 	/* The largest pools are two of 64 slots and two of 120, each slot a region of its own, and
-	 * what the transport needs for itself. */
+	 * the transport's own memory. */
 	.mrs_max = 512,
 	.reads_max = 1,
 };
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
 	static char listen[128], name[64];
 	int rc, o;
 
-	/* The processes that a test starts have the same card. */
+	/* The processes that a test starts have this card, too. */
 	if (of_child != NULL && strcmp(of_child, "small") == 0)
 		card = &small_card;
 	if (ip == NULL) {

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The guest that needs no kernel build: QEMU with Debian's stock kernel, on an emulated processor.
-It starts in about ten seconds and is slow, but its threads run side by side.
+It starts in about ten seconds and is slow, but its threads run concurrently.
 
 QEMU, the kernel and its modules are downloaded into the cache. The root is the host's through 9p.
-siw is not in Debian's kernels: it is built from the kernel's source package when first asked
-for."""
+siw is not in Debian's kernels: it is built from the kernel's source package at the first use."""
 import glob
 import lzma
 import os
@@ -17,9 +16,9 @@ import cache
 
 NAME = "emulated"
 CPUS = 2
-# The modules that reach the host's root.
+# The modules for the access to the host's root.
 BOOT_MODULES = ["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay"]
-# And those that inside.sh loads, or what these load (siw needs iw_cm).
+# The modules that inside.sh loads, and their dependencies (siw needs iw_cm).
 MODULES = ["fuse", "dummy", "rdma_ucm", "ib_umad", "iw_cm", "rdma_rxe", "crc32_generic",
            "crc32c_generic", "libcrc32c", "ext4", "loop", "sch_netem"]
 INIT = """#!/bin/sh
@@ -51,7 +50,7 @@ def qemu():
 
 
 def kmod(name, *arguments):
-    """depmod and modprobe are one program that looks at its own name."""
+    """depmod and modprobe are one program that acts according to its name."""
     folder = cache.path("kernel")
     link = "%s/%s" % (folder, name)
     if not os.path.islink(link):
@@ -96,7 +95,7 @@ def prepare_kernel(folder):
 
 
 def decompressed(vmlinuz):
-    """The kernel proper, so that the emulated processor has not to unpack it at each start."""
+    """Unpacks the kernel proper, so that the emulated processor does not have to at each start."""
     for found in re.finditer(rb"\xfd7zXZ\0", vmlinuz):
         try:
             kernel = lzma.LZMADecompressor().decompress(vmlinuz[found.start():])
@@ -108,7 +107,7 @@ def decompressed(vmlinuz):
 
 
 def keep_only(files):
-    """The stock kernel has 4,000 modules of which some thirty are of use here."""
+    """The stock kernel has 4,000 modules, of which the guest uses about thirty."""
     for file in glob.glob(cache.path("kernel/lib/modules/**/*.ko*"), recursive=True):
         if file not in files:
             os.unlink(file)
@@ -116,7 +115,7 @@ def keep_only(files):
 
 
 def modules_of(*names):
-    """The files of these modules and of what they need, in the order of loading."""
+    """The files of these modules and of their dependencies, in the order of loading."""
     files = []
     for name in names:
         shown = kmod("modprobe", "-d", cache.path("kernel"), "-S", release(), "-D", name)

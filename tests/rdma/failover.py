@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""In the guest: ports of devices go down and come back under load.
+"""In the guest: ports of devices are taken down and up under load.
 
 A cluster by `transport = auto` on two rails; I/O with verification runs all the time. Then, each
 time with no error to the application:
   both rails carry the requests to an object server;
   the port of one goes down: the other one carries all, none goes over tcp;
-  the other one too: tcp;
-  both are there again: everything moves back to them.
+  the port of the other one is down too: requests use tcp;
+  both are up again: all requests move back to them.
 Ports of siw are taken down with their interfaces; those of rxe lose their cable (see `cable`).
 """
 import json
@@ -31,7 +31,7 @@ def run(*argv, check=True):
 
 
 class Load(threading.Thread):
-    """Writes and reads blocks, and remembers what went wrong and the longest wait."""
+    """Writes and reads blocks, and records errors and the longest wait."""
 
     def __init__(self, path):
         super().__init__(daemon=True)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Attacks over real verbs. A server runs in a process of its own, beside it a well-behaved client
- * that never stops asking and checking; here sit the attackers. After each attack: the attacker's
- * connection has been closed, the server's log says why, and the client beside it was served as
- * ever: no call failed, its connection is the first one still.
+ * that never stops sending requests and checking replies; this process attacks. After each attack:
+ * the attacker's connection has been closed, the server's log says why, and the client was served
+ * as before: no call failed, and it still has its first connection.
  *
  *   hostile      where RDMA_IP is the address of a device
  */
@@ -28,7 +28,7 @@
 #include "tests/unit/common/rpc/suite.h"
 
 #define BESIDE_LEN    70001u
-#define BESIDE_ROUNDS 10u /* more of them after each attack */
+#define BESIDE_ROUNDS 10u /* calls of the client after each attack */
 #define WAIT_MS       12000
 #define QPS_MAX       24u
 
@@ -111,7 +111,7 @@ static void map_shared(const char *path)
 
 static int other_process(const char *what, const char *path)
 {
-	/* It ends with the one that started it, however that ends. */
+	/* It ends with its parent, however the parent ends. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	map_shared(path);
 	log_init(what, getenv("HOSTILE_DEBUG") ? LOG_DEBUG : LOG_WARN);
@@ -136,7 +136,7 @@ static pid_t start(const char *program, const char *what, const char *stderr_pat
 	return pid;
 }
 
-/* ---- what holds after each attack ---- */
+/* ---- checks after each attack ---- */
 
 static off_t log_size(void)
 {
@@ -145,8 +145,8 @@ static off_t log_size(void)
 	return stat(log_path, &st) == 0 ? st.st_size : 0;
 }
 
-/* Waits for text in the log behind `from`. (What many could cause is logged once a minute for each
- * host and reason: then from is 0.) */
+/* Waits for text in the log after `from`. (What many peers could cause is logged once a minute for
+ * each host and reason: then from is 0.) */
 static bool log_says(off_t from, const char *text)
 {
 	static char buf[1 << 20];
@@ -178,7 +178,7 @@ static void check_beside(void)
 	assert_int_equal(waitpid(beside_pid, NULL, WNOHANG), 0);
 }
 
-/* ---- strangers: what can be said without the key ---- */
+/* ---- strangers: messages without the key ---- */
 
 static struct raw *hello_and_connect(void)
 {
@@ -218,7 +218,7 @@ static void test_private_data(void **state)
 	memset(junk, 0xff, sizeof(junk));
 	refused_hello(NULL, 0);
 	refused_hello(junk, sizeof(junk));
-	/* Some fabrics fill it up with zeros. */
+	/* Some fabrics fill a short message up with zeros. */
 	refused_hello(&good, 13);
 	h = good, h.magic ^= 1, refused_hello(&h, sizeof(h));
 	h = good, h.version = 99, refused_hello(&h, sizeof(h));
@@ -275,7 +275,7 @@ static void test_malformed_messages(void **state)
 	}
 }
 
-/* Who connects may try the way once; the answer costs a message of full size. */
+/* A stranger may test the path once; the reply costs a message of full size. */
 static void test_tries_twice(void **state)
 {
 	uint8_t buf[4096] = {0};
@@ -290,7 +290,7 @@ static void test_tries_twice(void **state)
 	expect_closed(r, from, "malformed message");
 }
 
-/* Frames whose header is right but for one thing. */
+/* Frames whose header is right except for one field. */
 static void say_frame(const struct frame_hdr *h, const struct frame_desc *descs, uint32_t body_len,
 		      uint32_t extra)
 {
@@ -360,8 +360,9 @@ static void test_too_many_messages(void **state)
 	struct raw *r = hello_and_connect();
 
 	(void)state;
-	/* Words of credit are free of charge only as far as credits go. A server that keeps up
-	 * returns them, half of its 32 at a time, while it has credits itself: 31 of them here. */
+	/* Words of credit cost no credit only as far as credits are returned. A server that keeps
+	 * up returns them, half of its 32 at a time, while it has credits itself: 31 of them
+	 * here. */
 	for (int i = 0, ms = 0; i < 1000 && ms < WAIT_MS && !raw_failed(r);) {
 		if (raw_has_room(r)) {
 			raw_send(r, &credit, sizeof(credit));
@@ -371,7 +372,7 @@ static void test_too_many_messages(void **state)
 			ms++;
 		}
 	}
-	/* iWARP's own receive queue may be empty before the server has counted. */
+	/* iWARP's own receive queue may be empty before the server has counted the messages. */
 	const char *dev = getenv("RDMA_DEV");
 	bool iwarp = dev != NULL && strstr(dev, "siw") != NULL;
 	expect_closed(r, from, iwarp ? "connection lost" : "sends more than it has credits for");
@@ -389,7 +390,7 @@ static void test_too_long_message(void **state)
 	expect_closed(r, from, "connection lost");
 }
 
-/* Memory of the server by guesses: its device refuses each, which costs the queue pair. */
+/* Guessed addresses in the server's memory: its device refuses each, which costs the queue pair. */
 static void test_guessed_keys(void **state)
 {
 	struct raw *r[12];
@@ -403,7 +404,7 @@ static void test_guessed_keys(void **state)
 	}
 	for (uint32_t i = 0; i < 12; i++) {
 		assert_true(raw_wait_failed(r[i], WAIT_MS));
-		/* The server's end goes too: with its queue pair, or for it says nothing more. */
+		/* The server's end is closed too: with its queue pair, or because it is silent. */
 		assert_true(raw_wait_disconnected(r[i], WAIT_MS));
 		raw_destroy(r[i]);
 	}
@@ -417,7 +418,7 @@ static void test_silent(void **state)
 	expect_closed(r, 0, "timed out");
 }
 
-/* It has no receive buffers and polls nothing: what the server says waits for ever. */
+/* The attacker has no receive buffers and polls nothing: the server's messages wait for ever. */
 static void test_never_polls(void **state)
 {
 	struct raw_hello h = RAW_HELLO_GOOD;
@@ -433,8 +434,8 @@ static void test_never_polls(void **state)
 	expect_closed(r, 0, "timed out");
 }
 
-/* As many connections as the server has queue pairs: the others are refused, those who say nothing
- * make room again, and whoever was there before notices nothing. */
+/* As many connections as the server has queue pairs: the others are refused, the silent ones are
+ * closed, and clients that were connected before are not affected. */
 static void test_all_connections(void **state)
 {
 	struct raw_hello h = RAW_HELLO_GOOD;
@@ -463,7 +464,7 @@ static void test_all_connections(void **state)
 	check_beside();
 }
 
-/* ---- traitors: those who have the key ---- */
+/* ---- traitors: attackers with the key ---- */
 
 static void (*betrayal)(struct bed *b, struct link *k);
 static uint32_t n_betrayals;
@@ -611,7 +612,8 @@ static void test_outside_its_region(void **state)
 	traitor(touch_server_read, "connection lost");
 }
 
-/* Takes no frame and so returns no credit, while it asks for more than it can be told. */
+/* Takes no frame and so returns no credit, while it sends more requests than the server has credits
+ * to answer. */
 static void keep_credits(struct bed *b, struct link *k)
 {
 	struct frame_desc d = own_memory(b, k);

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs in the guest, as process 1, when its root is there (uml-init.sh, emulated.py): the rest of
+# Runs in the guest, as process 1, when its root is mounted (uml-init.sh, emulated.py): the rest of
 # the mounts, the network, the soft RDMA devices, then the command; then the guest is switched off.
 #
 # /run/guest is the control folder, shared with the host: `settings` and `command` come from there,
-# `exit-code` goes there. What goes wrong before the command runs is said on the console, and then
-# there is no exit code, which tests/rdma/guest reports as a guest that died.
+# `exit-code` is written there. A failure before the command runs is printed on the console; without
+# an exit code tests/rdma/guest reports that the guest died.
 set -u
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 control=/run/guest
@@ -44,7 +44,7 @@ mount_all() {
     done <<<"$SHARES"
 }
 
-# The stock kernel has everything as modules, which lie in the cache.
+# The stock kernel has everything as modules, which are in the cache.
 load_modules() {
     [ -n "$MODULES" ] || return 0
     local loader=/run/modprobe module
@@ -59,8 +59,8 @@ load_modules() {
     case $RDMA in siw | both) $loader siw || give_up "no module siw" ;; esac
 }
 
-# The guest has these devices only; libibverbs loads the drivers of all cards into each program that
-# asks for devices, which takes an emulated processor half a second.
+# The guest has only these devices; libibverbs loads the drivers of all cards into each program that
+# lists devices, which takes an emulated processor half a second.
 keep_soft_drivers() {
     local file
     for file in /etc/libibverbs.d/*.driver; do
@@ -82,7 +82,7 @@ add_devices() {
 
 # One host: 10.9.0.1 on a dummy interface (siw refuses lo). Two hosts: 10.9.0.2 is in a name space
 # of its own, and a third one is the switch between them, so that a cable can be pulled (`cable`).
-# An RDMA device lies on each host's interface.
+# Each host's interface has an RDMA device.
 network() {
     ip link set lo up
     if [ "$HOSTS" = 1 ]; then
@@ -166,7 +166,7 @@ run_command() {
     if [ "$MEMLOCK_KIB" = unlimited ]; then
         ulimit -l unlimited
     else
-        # Root may lock as much as it likes: the limit holds only without the capability.
+        # Root may lock any amount: the limit holds only without the capability.
         ulimit -l "$MEMLOCK_KIB"
         as=(setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock)
     fi
@@ -181,7 +181,7 @@ keep_soft_drivers
 network
 exports
 note "up $(cut -d' ' -f1 /proc/uptime)"
-# Held open: a console forgets its settings when nobody has it open.
+# Held open: a console loses its settings when no process has it open.
 exec 9<>"$OUTPUT"
 stty raw -echo <&9
 run_command

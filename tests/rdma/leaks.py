@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""In the guest: clients come, go and are killed, a server is killed and started again; in the end
-servers, mount and kernel hold as many queue pairs, completion queues and memory regions as before.
+"""In the guest: clients connect, disconnect and are killed, a server is killed and started again;
+in the end servers, mount and kernel hold as many queue pairs, completion queues and memory regions
+as before.
 
     tests/rdma/guest -- tests/rdma/over-verbs verbs tests/rdma/leaks.py [ROUNDS]
 """
@@ -17,16 +18,16 @@ from cluster import BUILD, Cluster
 
 KINDS = ["qp", "cq", "mr"]
 ROUNDS = 8
-# With a shared receive queue (rxe) a peer that is gone without a word may take a buffer along:
-# after so many (VERBS_SPARE) a group of connections gets no new ones, and another one is made,
-# with a completion queue and a region. It ends with its last connection.
+# With a shared receive queue (rxe) a peer that disappears without a message may keep a buffer:
+# after so many (VERBS_SPARE) a group of connections gets no new ones, and another one is made, with
+# a completion queue and a region. It ends with its last connection.
 SPARE = 16
 ENDS_PER_ROUND = 3
-SETTLE_S = 40  # a peer that is just gone is seen by the retries of the device, or when idle
+SETTLE_S = 40  # a vanished peer is detected by the retries of the device, or when idle
 
 
 def kernel():
-    """What the kernel has of each kind, by all processes."""
+    """The kernel's number of objects of each kind, of all processes."""
     text = subprocess.run(["rdma", "resource", "show"], check=True, stdout=subprocess.PIPE,
                           text=True).stdout
     device = re.search(r"^\d+: %s: (.*)$" % re.escape(os.environ["RDMA_DEV"]), text, re.M).group(1)
@@ -75,7 +76,7 @@ def round_of(c, number):
 
 
 def settled(look, want):
-    """What look finds, when it is as wanted or does not become it."""
+    """Returns the result of look, as soon as it is as wanted, or at the time limit."""
     end = time.monotonic() + SETTLE_S
     while True:
         found = look()
@@ -85,7 +86,7 @@ def settled(look, want):
 
 
 def same(before, now, qp, cq, mr, groups):
-    """As many as before, but for groups of connections: one queue and one region each."""
+    """As many as before, except for groups of connections: one queue and one region each."""
     more = now[cq] - before[cq]
     return now[qp] == before[qp] and abs(more) <= groups and now[mr] - before[mr] == more and \
         (more != 0 or now == before)

@@ -46,7 +46,7 @@ static int64_t now_ms(void)
 	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-/* The next event of the connection manager, or -1. */
+/* Returns the next event of the connection manager, or -1. */
 static int next_event(struct raw *r, int timeout_ms)
 {
 	struct pollfd p = {.fd = r->events->fd, .events = POLLIN};
@@ -158,7 +158,7 @@ static void post(struct raw *r, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad;
 
-	/* A queue pair that the other side has ended takes nothing, which is no surprise here. */
+	/* A queue pair that the other side has ended refuses requests, which is expected here. */
 	if (ibv_post_send(r->id->qp, wr, &bad) != 0)
 		r->failed = true;
 	r->n_posted++;
@@ -247,7 +247,7 @@ void raw_destroy(struct raw *r)
 
 uint32_t raw_first_hello(uint8_t *out)
 {
-	/* Versions 1..1, cluster zero, role, loop, name and nonce: as auth.c has them. */
+	/* Versions 1..1, cluster zero, role, loop, name and nonce: as in auth.c. */
 	uint8_t body[160] = {0};
 	uint32_t n = 32;
 
@@ -298,10 +298,10 @@ void raw_link_send(struct link *base, const void *frame, uint32_t len)
 				 .num_sge = 1,
 				 .opcode = IBV_WR_SEND};
 	post_on(k, &wr);
-	/* They come back, which the link would take for a fault of the peer. */
+	/* They return, which the link would take for a fault of the peer. */
 	if (k->credits > 0)
 		k->credits--;
-	/* Soon enough for a test: what it holds is read long before it is used again. */
+	/* Early enough for a test: the buffer is sent long before it is used again. */
 	verbs_tx_put(k->group, buf);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Verbs without manners, for hostile.c: a queue pair of one's own, made by rdma_cm with blocking
- * calls, which can send whatever it likes; and the same with the queue pair of a link that
- * transport_verbs has made. Only for tests: failures that are not the point of a test end it.
+ * Raw verbs, for hostile.c: a queue pair, made by rdma_cm with blocking calls, which can send
+ * anything; and functions that send anything on the queue pair of a link that transport_verbs has
+ * made. Only for tests: an unexpected failure ends the test.
  */
 #ifndef LEAT_TESTS_RDMA_RAW_H
 #define LEAT_TESTS_RDMA_RAW_H
@@ -12,7 +12,7 @@
 
 #include "common/rpc/transport/transport.h"
 
-/* As transport_verbs.c and verbs_impl.h have them; written again so that a change there is noticed
+/* Like those of transport_verbs.c and verbs_impl.h; written again so that a change there is noticed
  * here. Little-endian machines only, as verbs in general. */
 struct raw_hello {
 	uint32_t magic, version;
@@ -36,29 +36,29 @@ enum raw_result {
 	RAW_FAILED
 };
 
-/* For a connection to "host:port", with so many receive buffers. */
+/* Makes one for a connection to "host:port", with n_receives receive buffers. */
 struct raw *raw_create(const char *addr, uint32_t n_receives);
 enum raw_result raw_connect(struct raw *r, const void *private_data, uint32_t len);
 bool raw_connected(const struct raw *r);
 void raw_send(struct raw *r, const void *data, uint32_t len);
-/* May something more be sent without overflow of its own queue? */
+/* Returns whether its own send queue has space for another request. */
 bool raw_has_room(struct raw *r);
-/* RDMA WRITE or READ of 64 bytes at that address of the peer. */
+/* Starts an RDMA WRITE or READ of 64 bytes at that address of the peer. */
 void raw_touch(struct raw *r, bool write, uint64_t addr, uint32_t key);
 uint32_t raw_key(const struct raw *r); /* of its own memory */
 uint64_t raw_address(const struct raw *r);
 bool raw_failed(struct raw *r); /* a request has failed */
-/* The device, or the peer's, has refused what was asked. */
+/* Waits until the device, or the peer's, has refused a request. */
 bool raw_wait_failed(struct raw *r, int timeout_ms);
-/* The peer has ended the connection in an orderly way. */
+/* Waits until the peer has ended the connection in an orderly way. */
 bool raw_wait_disconnected(struct raw *r, int timeout_ms);
-/* Either: until the peer has ended the connection; false: it has not. */
+/* Waits until the peer has ended the connection in either way. Returns false at the time limit. */
 bool raw_wait_closed(struct raw *r, int timeout_ms);
 void raw_destroy(struct raw *r);
-/* The first frame of a handshake as it should be; returns its length. */
+/* Encodes a correct first frame of a handshake. Returns its length. */
 uint32_t raw_first_hello(uint8_t *out);
 
-/* On the queue pair of a link: a frame in one message, without asking for credits. */
+/* Sends a frame in one message on the queue pair of a link, without checking credits. */
 void raw_link_send(struct link *k, const void *frame, uint32_t len);
 void raw_link_touch(struct link *k, bool write, uint64_t addr, uint32_t key);
 uint32_t raw_link_key(struct link *k, const struct slot *s);

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""In the guest, two hosts: the servers' cable is out for some seconds, several times, under a
-program that writes. Nobody tells the mount that its peer has lost every connection; it has to
-notice by itself, go on over tcp, and move back. No operation fails.
+"""In the guest, two hosts: the servers' cable is pulled for some seconds, several times, while a
+program writes. No message tells the mount that its peer has lost every connection; it has to detect
+that itself, continue over tcp, and move back. No operation fails.
 
     tests/rdma/guest --hosts 2 -- tests/rdma/over-verbs auto tests/rdma/silence.py [FLAPS]
 """
@@ -22,8 +22,8 @@ LONGEST_S = 20
 
 
 def cable(jobs):
-    """In a process of its own, begun before a file of the mount is open: a child of the writer
-    would close its files first, and wait for the servers with that."""
+    """In a process of its own, started before a file of the mount is open: a child of the writer
+    would close its files first, and wait for the servers."""
     while jobs.get():
         subprocess.run([HERE + "/cable", "down", "2"], check=True)
         time.sleep(OUT_S)

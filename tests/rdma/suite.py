@@ -9,29 +9,29 @@ sys.path.insert(0, HERE)
 import cache
 import uml
 
-# Integration tests that do not run over verbs alone, and what they run over or why not at all.
+# Integration tests that do not run over verbs alone: the transport, or why they do not run.
 INTEGRATION = {
-    "bad_input": "auto",       # speaks TCP to the servers by itself
+    "bad_input": "auto",       # sends TCP to the servers itself
     "cli": None,               # no cluster
     "exports": None,           # makes a network of its own, where there is no device
-    "stage_nodes": None,       # the same
-    "cli_net": None,           # what is said where there is no device
-    "memory": None,            # hours in a guest; soak looks at memory
+    "stage_nodes": None,       # as exports
+    "cli_net": None,           # messages without a device
+    "memory": None,            # hours in a guest; soak checks memory
 }
 # raw_device skips, and says so, where the guest's kernel has no loop devices: kernel.config has
 # them, a kernel given by LEAT_RDMA_UML may not.
 # Tests of tests/fault that run over verbs too; the others need no network.
 FAULT = ["chain_storm", "rolling_restart"]
 SOAK_S = 1800
-# The only number of hosts, or the only device and number, where a test does not run with each.
+# The only number of hosts, or the only device and number, of a test that does not run with each.
 HOSTS = {"failover": 1, "leaks": 1, "silence": 2, "soak": 2}
 DEVICE = {"silence": "rxe", "soak": "rxe"}
-# Processors of the guest, where its own number is not enough.
+# Processors of the guest, where the default is not enough.
 CPUS = {"soak": 2}
-# What `make check` runs: (name, device, hosts), where the quick guest is at hand ...
+# The tests of `make check`: (name, device, hosts), where the quick guest can run ...
 SHORT = [("conformance", "rxe", 1), ("conformance", "siw", 1), ("failover", "siw", 1),
          ("copies", "rxe", 1), ("posix", "siw", 1), ("two_mounts", "rxe", 2)]
-# ... and where only the emulated one can be had.
+# ... and where only the emulated one can.
 SHORT_EMULATED = [("conformance-brief", "rxe", 1)]
 
 
@@ -72,7 +72,7 @@ def commands(build):
 
 
 def tests(build, long):
-    """(name, argv, seconds) of each test; which ones depends on `long` and on the guest at hand."""
+    """(name, argv, seconds) of each test, according to `long` and to the guests that can run."""
     quick, known = has_quick_guest(), commands(build)
     yield "guest", [HERE + "/test_guest.sh"], 600
     if long:
@@ -82,12 +82,12 @@ def tests(build, long):
     else:
         wanted = [(name, device, hosts) for hosts in (1, 2) for device in ("rxe", "siw")
                   for name in known
-                  if name != "conformance-brief" and  # which is part of the whole one
+                  if name != "conformance-brief" and  # which is a part of conformance
                   HOSTS.get(name, hosts) == hosts and DEVICE.get(name, device) == device and
                   (quick or (hosts == 1 and name == "conformance"))]
     for name, device, hosts in wanted:
         command, seconds = known[name]
         argv = [HERE + "/guest", "--rdma", device, "--hosts", str(hosts), "--mem", "6144",
                 "--cpus", str(CPUS.get(name, 0)), "--timeout", str(seconds), "--", *command]
-        # What is downloaded first takes its time too.
+        # The first download takes time too.
         yield "%s-%s%s" % (name, device, "-2hosts" * (hosts - 1)), argv, seconds + 300

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The test bed itself: exit statuses, what the command sees, what stays, what is left behind.
+# The test bed itself: exit statuses, the command's environment, its files, leftovers.
 # timeout: 600
 set -u
 here=$(dirname "$(realpath "$0")")
@@ -8,11 +8,11 @@ tmp=${TMPDIR:-$(mktemp -d)}
 LEAT_MARK="two words 'and' \$more-$$"
 export LEAT_MARK
 
-# Seconds and tries that only a hang takes, however busy the machine is.
+# Seconds and tries that only a hang uses up, however busy the machine is.
 plenty=900
 tries_max=3000
 
-# With what was said on the way, by the guest and its kernel.
+# With the output of the guest and its kernel.
 fail() {
     echo "FAILED: $*"
     cat "$tmp/err"
@@ -32,7 +32,7 @@ expect() {
     rm -f "$tmp/kernel.log"
 }
 
-# Processes that carry this test's mark, but for the script and what it runs.
+# Processes with this test's mark, except the script and its commands.
 left_behind() {
     local file line
     grep -lzxF "LEAT_MARK=$LEAT_MARK" /proc/[0-9]*/environ 2>/dev/null | while read -r file; do
@@ -52,7 +52,7 @@ nothing_left() {
     done
 }
 
-# Descriptors of the caller's do not keep files open through the guest.
+# Descriptors of the caller are not held open by the guest.
 exec 8>"$tmp/held"
 mkdir "$tmp/shared"
 expect 7 "$LEAT_MARK $PWD rxe-eth1" --share "$tmp/shared" --rdma rxe -- '
@@ -74,7 +74,7 @@ expect 0 'siw-eth1 a b;c' --rdma siw -- bash -c 'echo $RDMA_DEV "$@"' x a 'b;c'
 began=$SECONDS
 expect 137 '' -- 'kill -9 $$'
 took=$((SECONDS - began)) # to begin and to end
-# Root may lock as much as it likes unless the capability is gone too.
+# Root may lock any amount unless the capability is dropped too.
 expect 0 '64 no' --memlock 64 -- 'capable=yes
     (($((0x$(sed -n "s/^CapEff:\s*//p" /proc/self/status))) >> 14 & 1)) || capable=no
     echo "$(ulimit -l) $capable"'
@@ -99,7 +99,7 @@ nothing_left "after the time was up"
 expect 125 '' -- 'python3 -c "import ctypes; ctypes.CDLL(None).reboot(0x4321fedc)"; sleep 100'
 grep -q 'died' "$tmp/err" || fail "does not say that the guest died"
 
-# Several at once, each ended in another way.
+# Several concurrently, each ended in another way.
 for how in TERM KILL; do
     "$here/guest" --timeout $plenty -- 'echo up; sleep 1000' >"$tmp/out-$how" 2>"$tmp/err" &
     eval "pid_$how=$!"

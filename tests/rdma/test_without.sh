@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # A build without rdma-core, as `make` makes it where that is not installed: passes its tests over
-# TCP, links nothing of RDMA, and says what it lacks. Runs on the host; needs no guest.
+# TCP, links nothing of RDMA, and prints what it lacks. Runs on the host; needs no guest.
 # timeout: 900
 set -eu
 src=${LEAT_SRC:-$(realpath "$(dirname "$0")/../..")}

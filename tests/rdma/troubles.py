@@ -1,15 +1,16 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""In the guest: what is said where RDMA is not set up right, and what happens then.
+"""In the guest: messages and behaviour where RDMA is not set up right.
 
-Each trouble once with `transport = auto`, where everything works over TCP and the log says why, and
-once with `transport = verbs`, which fails and says so. A message names the trouble and the remedy.
+Each trouble is tested with `transport = auto`, where everything works over TCP and the log says
+why, and with `transport = verbs`, which fails with a message. A message names the trouble and the
+remedy.
 
-    memory         only a little may be locked: of a mount, of a server
+    memory         only a little memory may be locked: of a mount, of a server
     manager        no connection manager (the module rdma_ucm)
     address        the server's address belongs to no device (no GID of it)
     unreachable    a server is named by an address that no device reaches
-    mtu            two hosts on rxe: frames of the MTU do not come through
+    mtu            two hosts on rxe: frames of the MTU are dropped
 """
 import json
 import os
@@ -37,7 +38,8 @@ def run(*argv):
 
 
 def low_memlock():
-    """Words before a command that may lock little; root may lock all unless it loses that right."""
+    """Words before a command that may lock little memory; root may lock any amount unless it loses
+    that right."""
     path = os.environ["TMPDIR"] + "/low"
     with open(path, "w") as f:
         f.write('#!/bin/bash\nulimit -l %d\n'
@@ -53,7 +55,7 @@ def says(text, words, who):
 
 
 def io(mnt):
-    """Bytes there and back, by whatever way there is."""
+    """Writes and reads bytes, over any transport."""
     data = os.urandom(8 << 20)
     with open(mnt + "/data", "wb") as f:
         f.write(data)
@@ -69,7 +71,7 @@ def data_transports(c, mnt):
 
 
 class Bed:
-    """A cluster by a transport: servers at an address, with words before their command lines."""
+    """A cluster with a transport: servers at an address, with words before their command lines."""
 
     def __init__(self, transport, addr=None, server="", mounts=1):
         os.environ.update(LEAT_DEV_TRANSPORT=transport, LEAT_DEV_SERVER=server,
@@ -84,7 +86,7 @@ class Bed:
         self.cluster.__exit__(kind, value, trace)
 
     def refuses(self, words, daemon):
-        """It does not come up, and the daemon's log says why."""
+        """The cluster does not start, and the daemon's log says why."""
         c = self.cluster
         try:
             failed = c.run("up", check=False, capture_output=True, text=True)
@@ -166,14 +168,15 @@ def unreachable():
 
 
 def narrow(where, size):
-    """The MTU of the second host's link to the switch, on its side or on that of the switch."""
+    """Sets the MTU of the second host's link to the switch, on its side or on that of the
+    switch."""
     run("ip", "-n", where, "link", "set", {"two": "eth2", "switch": "port2"}[where], "mtu", size)
 
 
 def mtu():
-    """The port of the second host, and only the switch in between."""
+    """Narrows both ends of the second host's link, and then only the switch's end."""
     servers = os.environ["RDMA_PEER"]
-    # TCP shall not suffer from what is tried here: its packets are small in any case.
+    # TCP must not suffer from this test: its packets are small in any case.
     for where, name in (([], "eth1"), (["-n", "two"], "eth2")):
         run("ip", *where, "route", "change", "10.9.0.0/24", "dev", name, "mtu", "1400")
     for narrowed in (("two", "switch"), ("switch",)):
@@ -184,7 +187,7 @@ def mtu():
             assert data_transports(c, c.mnt()) == {"tcp"}
             says(c.log("mnt1"), MTU, "the mount")
             begun, longest = time.monotonic(), 0.0
-            while time.monotonic() - begun < 20:  # verbs is tried again and again meanwhile
+            while time.monotonic() - begun < 20:  # verbs is tried again repeatedly meanwhile
                 one = time.monotonic()
                 io(c.mnt())
                 longest = max(longest, time.monotonic() - one)

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Process 1 of the User Mode Linux guest. Its root is the host's, read-only through hostfs; a tmpfs
-# is laid over it, so that the command may write anywhere and the host sees none of it. Then
-# inside.sh goes on in that root. The kernel's command line says where the control folder is.
+# is mounted over it, so that the command may write anywhere and the host is not changed. Then
+# inside.sh continues in that root. The kernel's command line names the control folder.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 mount -t proc proc /proc
 control=$(sed -n 's/.*leat_control=\([^ ]*\).*/\1/p' /proc/cmdline)

@@ -2,8 +2,8 @@
 """The quick guest: User Mode Linux, a kernel that is a process of the host. It starts in about a
 second. Threads of one guest process never run at the same time, however many processors it has.
 
-One processor: with two of them the kernel (7.2) does not tell the other one that a page has left a
-process's memory, so what that stores through a shared mapping beside a write-back or an
+One processor: with two of them the kernel (7.2) does not notify the other one that a page was
+removed from a process's memory. So a store through a shared mapping during a write-back or an
 invalidation is lost now and then, on any file system."""
 import os
 import subprocess
@@ -16,7 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def program():
-    """The kernel: what LEAT_RDMA_UML names, else what build-kernel has put into the cache."""
+    """The kernel: $LEAT_RDMA_UML, else that of build-kernel in the cache."""
     return os.environ.get("LEAT_RDMA_UML") or cache.path("linux")
 
 
@@ -47,13 +47,13 @@ def argv(options, control):
             "leat_control=" + control, "umid=guest", "uml_dir=" + control,
             # Consoles: kernel messages to stderr, the command's output to stdout.
             "con=null", "con0=null,fd:2", "con1=null,fd:1",
-            # System calls by ptrace, which takes half as long again as seccomp but allows one
-            # processor only: with that and seccomp four threads that registered memory at the
-            # same time got EINVAL and ENOSYS for it.
+            # System calls by ptrace, which takes half as long again as seccomp but allows only one
+            # processor: with several processors and seccomp, four threads that registered memory at
+            # one time got EINVAL and ENOSYS for it.
             "seccomp=auto" if (options.cpus or CPUS) > 1 else "seccomp=off",
             "panic=-1", "quiet", "nowatchdog", "random.trust_cpu=on"]
 
 
 def environment():
-    """The guest's memory is a file in TMPDIR: one that lies in memory itself."""
+    """The guest's memory is a file in TMPDIR: in a file system in memory."""
     return {"TMPDIR": "/dev/shm"} if os.path.isdir("/dev/shm") else {}
