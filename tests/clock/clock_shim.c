@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * LD_PRELOAD: the wall clock of one server, for tests, without a word about it in the servers. The
- * file that LEAT_TEST_CLOCK names holds how far it is ahead, an int64_t of nanoseconds in the
- * machine's order; whoever writes there makes the clock jump. Monotonic clocks stay as they are.
+ * LD_PRELOAD: the wall clock of one server, for tests, without support in the servers. The file
+ * that LEAT_TEST_CLOCK names holds the offset of the clock, an int64_t of nanoseconds in the
+ * machine's byte order; a write to the file makes the clock jump. Monotonic clocks are not changed.
  */
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuFile without a device: see README.md. It reads with pread into what the fake driver has for
- * device memory, after asking the driver whether that may be written now.
+ * cuFile without a device: see README.md. It reads with pread into the fake driver's device memory,
+ * after the driver has confirmed that it may be written now.
  */
 #include "tests/cuda/fake_cufile.h"
 
@@ -56,9 +56,9 @@ static void violation(const char *symbol, const char *what)
 	fprintf(stderr, "fake cuFile: %s: %s\n", symbol, what);
 }
 
-/* ---- what tests ask ---- */
+/* ---- controls of tests ---- */
 
-/* Its threads may be reading meanwhile. */
+/* cuFile's threads may be reading meanwhile. */
 #define LOCKED(what)                                                                               \
 	do {                                                                                       \
 		pthread_mutex_lock(&fake.lock);                                                    \
@@ -196,10 +196,10 @@ EXPORT struct error cuFileBufDeregister(const void *base)
 	return e;
 }
 
-/* Some of it: as much as one transfer takes. */
+/* Reads a part: as much as one transfer takes. */
 static ssize_t read_some(int fd, uint8_t *to, size_t len, off_t off)
 {
-	/* O_DIRECT wants whole sectors; cuFile has memory of its own for the others. */
+	/* O_DIRECT needs whole sectors; cuFile has memory of its own for the others. */
 	uint64_t first = (uint64_t)off / SECTOR * SECTOR;
 	void *bounce;
 	ssize_t n = -1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A CUDA driver without a device: see README.md. One lock for everything; each stream has a thread
- * that takes its operations in order.
+ * that executes its operations in order.
  */
 #include "tests/cuda/fake_driver.h"
 
@@ -39,7 +39,7 @@ enum op_kind {
 };
 
 struct event {
-	struct event *next;      /* their memory stays: an operation may still name one */
+	struct event *next;      /* events are never freed: an operation may still refer to one */
 	uint64_t recorded, done; /* counts */
 	void *ctx;
 	bool alive;
@@ -51,7 +51,7 @@ struct op {
 	void *dst;
 	const void *src;
 	size_t len;
-	unsigned int us; /* it takes longer than others */
+	unsigned int us; /* its extra duration */
 	struct event *event;
 	uint64_t number; /* of the event's records */
 };
@@ -72,7 +72,7 @@ struct range {
 struct context {
 	int device;
 	unsigned int retained;
-	struct stream *legacy; /* what NULL means */
+	struct stream *legacy; /* the stream NULL */
 };
 
 static struct {
@@ -96,7 +96,7 @@ static struct {
 static __thread struct context *stack[STACK_MAX];
 static __thread int depth;
 
-/* ---- with the lock ---- */
+/* ---- called with the lock ---- */
 
 static int violation(const char *symbol, const char *what, int error)
 {
@@ -116,7 +116,7 @@ static unsigned int name_of(const char *symbol)
 	abort();
 }
 
-/* Every function begins with this. */
+/* Called first in every function. */
 static int called(const char *symbol, bool needs_context)
 {
 	unsigned int i = name_of(symbol);
@@ -160,7 +160,7 @@ static bool touches(const struct op *o, const struct range *r)
 				      (dst < r->at + r->len && dst + o->len > r->at));
 }
 
-/* Does an operation that is not done yet use this memory? */
+/* Returns whether an operation that is not done uses this memory. */
 static bool in_use(const struct range *r)
 {
 	for (unsigned int i = 0; i < fake.n_all; i++) {
@@ -233,7 +233,7 @@ static struct stream *new_stream(void *ctx)
 	return s;
 }
 
-/* A stream of the current context, or NULL. */
+/* Returns a stream of the current context, or NULL. */
 static struct stream *stream_of(void *handle)
 {
 	struct context *ctx = stack[depth - 1];
@@ -268,7 +268,7 @@ static bool is_idle(const struct stream *s)
 	return !s->first && !s->running;
 }
 
-/* ---- what tests ask ---- */
+/* ---- controls of tests ---- */
 
 EXPORT void fake_cuda_delay(unsigned int us)
 {
@@ -518,7 +518,7 @@ EXPORT int cuMemAlloc_v2(uint64_t *ret_ptr, size_t len)
 		if (!p || len == 0) {
 			rc = OUT_OF_MEMORY;
 		} else {
-			memset(p, 0xee, len); /* as a device's memory would: not zeros */
+			memset(p, 0xee, len); /* as in a device's memory: not zeros */
 			add_range(fake.allocated, (uintptr_t)p, len);
 			*ret_ptr = (uintptr_t)p;
 		}
@@ -597,7 +597,7 @@ EXPORT int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t len, void 
 					       .src = src,
 					       .len = len,
 					       .us = fake.delay_up_us});
-		/* Of memory that is not pinned a driver has taken what it needs when it returns. */
+		/* A copy from memory that is not pinned returns when the driver has read it. */
 		while (rc == OK && !find_range(fake.registered, (uintptr_t)src, len) && !is_idle(s))
 			pthread_cond_wait(&fake.moved, &fake.lock);
 	}
@@ -706,7 +706,7 @@ EXPORT int cuEventRecord(void *event, void *stream)
 	CALL("cuEventRecord", true)
 	{
 		struct stream *s = stream_of(stream);
-		/* A stream that is gone, or of another context: the caller's business. */
+		/* A destroyed stream, or one of another context: an error of the caller. */
 		if (!s || e->ctx != s->ctx)
 			rc = INVALID_HANDLE;
 		else

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a chunk record, with a right checksum put behind them so that the decoder is
- * reached: what is accepted keeps within its bounds and encodes to an equal record. */
+/* Any bytes as a chunk record, with a right checksum appended so that the decoder is reached: what
+ * is accepted stays within its bounds and encodes to an equal record. */
 #include <string.h>
 
 #include "common/base/assert.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Compressed blocks from outside. The first byte says what the others are: a packed block, or bytes
- * to change in a good one, that is unpacked into room of exactly the size asked for; pieces and
- * bulk of a reply to a read; data that is packed and has to come back.
+ * Compressed blocks from outside. The first byte selects what the others are: a packed block, or
+ * changes of a good block, which is unpacked into space of exactly the requested size; pieces and
+ * bulk of a reply to a read; data that is packed and must unpack to equal bytes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +46,7 @@ static void any_block(const uint8_t *data, uint32_t size)
 		unpack(data + 2, size - 2, 1 + (data[0] | (uint32_t)data[1] << 8) % BLOCK);
 }
 
-/* Triples: where (16 bits), what. */
+/* Triples: position (16 bits), new byte. */
 static void damaged_block(const uint8_t *data, uint32_t size)
 {
 	uint8_t *plain = must(BLOCK), *packed = must(BLOCK);
@@ -63,7 +63,7 @@ static void damaged_block(const uint8_t *data, uint32_t size)
 	free(plain);
 }
 
-/* Sums are made right, so that what lies behind them is reached. */
+/* Corrects checksums, so that the code after them is reached. */
 static void set_sums(struct piece *p, const uint8_t *bulk, uint32_t bulk_len, uint32_t *pos)
 {
 	uint32_t space;

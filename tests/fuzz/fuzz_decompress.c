@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a packed stream, in pieces of any size: no crash, no byte beyond what was given, and
- * it always ends. */
+/* Any bytes as a packed stream, in pieces of any size: no crash, no byte beyond the input or
+ * output, and it always ends. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,9 +9,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define OUT_MAX (4u << 20) /* of one input: bombs are the caller's to bound */
+#define OUT_MAX (4u << 20) /* of one input: the caller must limit bombs */
 
-/* The first byte says of which kind it is, the next two how much is offered and taken at once. */
+/* The first byte selects the kind, the next two the sizes of input and output pieces. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct decompress *d;
@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	uint8_t *space = malloc(out);
 	for (bool moves = space != NULL; moves && made < OUT_MAX;) {
 		size_t take = size < in ? size : in, n = out;
-		/* A copy of just that size: the sanitizer sees a read behind its end. */
+		/* A copy of exactly that size: the sanitizer detects a read after its end. */
 		uint8_t *piece = malloc(take ? take : 1);
 		if (!piece)
 			break;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a file of each format of data sets (tar has a fuzzer of its own): the first byte
- * says which. No crash, no endless list, and what is accepted is sound. What they are is told of
- * any bytes. */
+ * selects it. No crash, no endless list, and what is accepted is sound. The format of any bytes can
+ * be detected. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +31,7 @@ static int64_t read_bytes(void *arg, void *buf, size_t len, uint64_t off)
 	return (int64_t)len;
 }
 
-/* The CRCs of lengths are made right, else nothing behind the first would be reached. */
+/* Corrects the CRCs of lengths, else nothing after the first would be reached. */
 static void mend_lengths(uint8_t *data, size_t size)
 {
 	size_t off = 0;

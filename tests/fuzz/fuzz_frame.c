@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any 80 bytes as a header: what is accepted is within the limits and encodes to the same bytes
- * again. */
+/* Any 80 bytes as a header: what is accepted is within the limits and encodes to equal bytes. */
 #include <stdbool.h>
 #include <string.h>
 

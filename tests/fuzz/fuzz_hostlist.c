@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of nodes: the first byte says which format. What is accepted is clean and each name once;
- * written with commas it is the same list again. */
+/* Lists of nodes: the first byte selects the format. What is accepted is clean and has each name
+ * once; written with commas it is an equal list. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A sample index as it lies beside a manifest: any bytes, whose checksum is made right. What is
- * accepted can be planned, and no member has its place beyond the memory that the batch gets. */
+/* A sample index beside a manifest: any bytes, with a corrected checksum. What is accepted can be
+ * planned, and no member has its place outside the memory of the batch. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,8 +69,8 @@ static void check_plan(struct sample_index *x)
 	free(ds);
 }
 
-/* Members are cut into pieces of 4 MiB: of larger ones the list would not fit the fuzzer's memory.
- */
+/* Members are cut into pieces of 4 MiB: the list of larger ones would not fit the fuzzer's
+ * memory. */
 static bool is_small(const struct sample_index *x)
 {
 	uint64_t left = BYTES_MAX;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The index of inodes beside a staged copy: any bytes, whose checksum is made right. */
+/* The index of inodes beside a staged copy: any bytes, with a corrected checksum. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

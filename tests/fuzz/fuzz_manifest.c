@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a manifest with its checksums: no crash, and what is accepted is the same again. */
+/* Any bytes as a manifest with its checksums: no crash, and what is accepted encodes to equal
+ * bytes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* The first two bytes say how long the file of checksums is; the rest is the manifest. */
+/* The first two bytes are the size of the file of checksums; the rest is the manifest. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const uint64_t magic = 0x314d55535441454cULL;

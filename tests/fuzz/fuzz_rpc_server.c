@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client that has the key and sends what it likes to a simulated server: the input is a list of
+ * A client that has the key and sends any frames to a simulated server: the input is a list of
  * (type, flags, op, id, body length, bulk length, body). The server must neither crash nor hang nor
- * keep slots. With the first byte odd the frames come before the handshake.
+ * keep slots. If the first byte is odd, the frames are sent before the handshake.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -25,7 +25,7 @@ static int64_t read_bytes(void *arg, void *buf, size_t len, uint64_t off)
 	return (int64_t)len;
 }
 
-/* The checksums of headers are made right, else nothing behind them would be reached. */
+/* Corrects the checksums of headers, else nothing after them would be reached. */
 static void mend_sums(uint8_t *data, size_t size)
 {
 	for (size_t off = 0; off + TAR_BLOCK <= size; off += TAR_BLOCK) {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands in for horovod.torch in tests, over torch.distributed: the few functions that the example
-and leat.horovod call, doing what Horovod documents of them."""
+"""A stand-in for horovod.torch in tests, over torch.distributed: the few functions that the example
+and leat.horovod call, as Horovod documents them."""
 import os
 
 import torch
