@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what building, testing and demonstrating Leat needs, and nothing that is there already.
+# Installs what building, testing and demonstrating Leat needs, and nothing that is already
+# installed.
 #
 #   deps.sh [build | check | demo | all | fuse]
 #
@@ -8,14 +9,13 @@
 #   check   build, and what the tests need
 #   demo    build, and what `make demo` needs (datasets, PyTorch)
 #   all     everything
-#   fuse    only the libfuse described below, which `make` asks for by itself
+#   fuse    only the libfuse described below, which `make` requests by itself
 #
-# Debian and its kin: packages by apt-get, as root. Elsewhere it says what to install, ends with 1.
-# Where the distribution's libfuse is older than 3.17 (no passthrough), a current one is built from
-# Debian's source package into $BUILD_ROOT/deps/libfuse, as a static library that only the Makefile
-# sees; nothing else on the system changes. If that fails, the distribution's is used, and make says
-# what is lacking then.
-# Quick when there is nothing to do.
+# Debian and its derivatives: packages by apt-get, as root. Elsewhere it prints what to install,
+# exits with 1. Where the distribution's libfuse is older than 3.17 (no passthrough), a current one
+# is built from Debian's source package into $BUILD_ROOT/deps/libfuse, as a static library that only
+# the Makefile uses; nothing else on the system changes. If that fails, the distribution's is used,
+# and make prints what is lacking then. Quick when there is nothing to do.
 set -u
 
 self=$(readlink -f "$0")
@@ -85,7 +85,7 @@ clang_extras() {
     [ -z "$v" ] || echo "libclang-rt-$v-dev llvm-$v"
 }
 
-# Mirrors fail now and then: a few goes, with new lists.
+# Mirrors fail now and then: several attempts, with new lists.
 install_by_apt() {
     local go
     for go in 1 2 3; do

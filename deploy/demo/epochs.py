@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""epochs.py DATASET ORIGINALS EPOCHS [STAGE_DIR]: reads a data set shuffled, believes nothing.
+"""epochs.py DATASET ORIGINALS EPOCHS [STAGE_DIR]: reads a data set shuffled, and checks everything.
 
 Every sample must come exactly once per epoch, its picture byte for byte the original, its class the
-right one; and each epoch must have an order of its own, the one that seed and epoch say.
+right one; and each epoch must have an order of its own, which follows from seed and epoch.
 """
 import hashlib
 import sys

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""pictures.py ICONS BACKGROUNDS OUT SHARDS: sorts pictures into folders, one for each shard to be.
+"""pictures.py ICONS BACKGROUNDS OUT SHARDS: sorts pictures into folders, one for each future shard.
 
-Each picture becomes a sample of two files with the same key, as WebDataset wants it: KEY.img, a
-hard link or copy of the picture, and KEY.cls, the number of its class (the name of its folder).
-OUT gets icons-NNN and large-NNN folders, and originals.tsv: key, class, SHA-256, path of the
-original.
+Each picture becomes a sample of two files with the same key, as WebDataset requires: KEY.img, a
+hard link or copy of the picture, and KEY.cls, the number of its class (the name of its folder). OUT
+gets icons-NNN and large-NNN folders, and originals.tsv: key, class, SHA-256, path of the original.
 """
 import hashlib
 import os

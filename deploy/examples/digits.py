@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""digits.py FOLDER [SAMPLES [PER_SHARD [SEED]]]: handwriting of a sort, as WebDataset shards.
+"""digits.py FOLDER [SAMPLES [PER_SHARD [SEED]]]: imitated handwriting, as WebDataset shards.
 
 Each sample is KEY.img, 28 x 28 bytes of grey, and KEY.cls, its digit: a 5 x 7 glyph, enlarged,
-slanted, moved, of some strength, with noise over it. Same arguments, same bytes.
+slanted, moved, of some strength, with noise over it. Equal arguments give equal bytes.
 """
 import io
 import os

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a small convolutional net on digits (digits.py) that lie on Leat.
+"""Trains a small convolutional net on digits (digits.py) that are stored in Leat.
 
     mnist.py --data leat:/digits --test leat:/digits-test
     torchrun --nproc_per_node 2 mnist.py --data ...   # two processes; of Debian 12: README.md
 
-With --checkpoint PATH it saves there after each epoch (and every --save-every steps), and goes on
-from there when it is started again: with the next batch, also with another number of processes.
-The model, its training and its test are functions that mnist_horovod.py uses too.
+With --checkpoint PATH it saves there after each epoch (and every --save-every steps), and continues
+from there when it is started again: with the next batch, also with another number of processes. The
+model, its training and its test are functions that mnist_horovod.py uses too.
 """
 import argparse
 import errno
@@ -75,7 +75,7 @@ def accuracy(args, model):
 
 
 def resume(args, model, optimizer, loader):
-    """Whether there was something to go on from."""
+    """Returns whether there was a checkpoint to continue from."""
     try:
         state = checkpoint.load(args.checkpoint, loader=loader)
     except OSError as error:
@@ -88,7 +88,8 @@ def resume(args, model, optimizer, loader):
 
 
 def train(args, model, optimizer, loader, plain, say):
-    """plain: the model without what distributes it. Returns whether all epochs are done."""
+    """plain: the model without the wrapper that distributes it. Returns whether all epochs are
+    done."""
     steps = 0
     main = loader.rank == 0
 
@@ -99,7 +100,7 @@ def train(args, model, optimizer, loader, plain, say):
 
     for epoch in range(loader.state_dict()["epoch"], args.epochs):
         total, n, began = 0.0, 0, time.monotonic()
-        for batch in loader:  # goes on with the next epoch each time, or where it was restored
+        for batch in loader:  # continues with the next epoch each time, or where it was restored
             images, labels = tensors(batch)
             del batch
             optimizer.zero_grad()

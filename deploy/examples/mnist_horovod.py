@@ -20,7 +20,7 @@ def main():
     loader = leat.horovod.loader(hvd, ds, global_batch=args.batch, seed=args.seed,
                                  framework="torch", decode={"cls": mnist.digit})
     optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
-    # Rank 0 reads the checkpoint, the others hear of it.
+    # Rank 0 reads the checkpoint and broadcasts it.
     found = hvd.rank() == 0 and args.checkpoint and mnist.resume(args, model, optimizer, loader)
     leat.horovod.restore(hvd, loader, loader.state_dict() if found else None)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The messages of the Container Storage Interface (v1.8, csi.proto) that a node plugin needs, made
-at start from the table below: name, number and type of each field as the specification has them, so
-that no generated code is kept. Fields that are left out are skipped by protobuf as unknown ones."""
+at start from the table below: name, number and type of each field as in the specification, so that
+no generated code is kept. Protobuf skips fields that are left out here as unknown ones."""
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf import wrappers_pb2
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenPBS hook: has a job's data sets staged on each of its nodes before it starts.
+"""OpenPBS hook: stages a job's data sets on each of its nodes before it starts.
 
     qmgr -c 'create hook leat_stage event="execjob_prologue,execjob_epilogue"'
     qmgr -c 'set hook leat_stage alarm = 4000'
@@ -7,9 +7,9 @@
     qmgr -c 'import hook leat_stage application/x-config default leat_stage.json'
     qsub -v LEAT_STAGE=imagenet@v1 -l select=4:ncpus=8 job.sh
 
-It runs as root on every node of the job, each stages its own copy. What fails is the job's: it is
-deleted with the reason as its comment and in its log; the node stays in service. Configuration
-(leat_stage.json, root's file): {"leat": "/usr/bin/leat", "stage_dir": "/local/nvme",
+It runs as root on every node of the job, each stages its own copy. A failure affects the job alone:
+it is deleted with the reason as its comment and in its log; the node stays in service.
+Configuration (leat_stage.json, root's file): {"leat": "/usr/bin/leat", "stage_dir": "/local/nvme",
 "timeout": 3600, "conf": "/etc/leat/leat.conf"}; %n in stage_dir is the node's name.
 """
 import json
@@ -42,7 +42,7 @@ def configuration():
 
 
 def leat(conf, timeout, *argv):
-    """None, or why it failed in one line."""
+    """Returns None, or the reason of the failure in one line."""
     env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LEAT_CONF": conf["conf"]}
     try:
         p = subprocess.run([conf["leat"], "stage"] + list(argv), env=env, timeout=timeout,

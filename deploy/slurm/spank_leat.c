@@ -2,16 +2,15 @@
 /*
  * SPANK plugin: `--stage=NAME@VERSION[,...]` of sbatch, salloc and srun.
  *
- *   submission  checks the names, hands them to Prolog, Epilog and job_submit.lua (LEAT_STAGE)
- *   each task   before it gives up root: waits until every data set is staged on its node (it has
+ *   submission  checks the names, passes them to Prolog, Epilog and job_submit.lua (LEAT_STAGE)
+ *   each task   before it drops root: waits until every data set is staged on its node (it has
  *               been, where the burst buffer or the prolog has begun), gives the program LEAT_STAGE
  *               and LEAT_STAGE_DIR. When that fails, the task ends with the reason in its output;
  *               the node is not touched
  *
  * plugstack.conf:
  *   optional spank_leat.so leat=/usr/bin/leat stage_dir=/local/nvme timeout=3600
- * conf=/etc/leat/leat.conf stage_dir: %n is the node's name. Knows nothing of Leat but its command
- * line.
+ * conf=/etc/leat/leat.conf stage_dir: %n is the node's name. Uses only Leat's command line.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -36,7 +35,7 @@ static struct {
 	char leat[512], stage_dir[512], conf[512], timeout[16];
 } opt = {.leat = "/usr/bin/leat", .stage_dir = "/local/nvme", .timeout = "3600"};
 
-/* The same bytes in every locale. */
+/* Independent of the locale. */
 #define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 static bool is_word(const char *s, size_t len)
@@ -125,7 +124,7 @@ int slurm_spank_init_post_opt(spank_t sp, int argc, char **argv)
 	(void)argv;
 	if (spank_context() == S_CTX_REMOTE || opt.names[0] == '\0')
 		return 0;
-	/* SPANK_LEAT_STAGE of the prolog. A step of a job has none to set. */
+	/* SPANK_LEAT_STAGE of the prolog. A step of a job cannot set it. */
 	(void)spank_job_control_setenv(sp, "LEAT_STAGE", opt.names, 1);
 	return 0;
 }
@@ -147,7 +146,7 @@ static void dir_of_node(char *ret_dir, size_t size)
 		snprintf(ret_dir, size, "%s", opt.stage_dir);
 }
 
-/* Runs argv with its output in text; its exit status, or -1. */
+/* Runs argv with its output in text. Returns its exit status, or -1. */
 static int run(char *const argv[], char *const envp[], char *text, size_t size)
 {
 	posix_spawn_file_actions_t fa;
@@ -172,7 +171,7 @@ static int run(char *const argv[], char *const envp[], char *text, size_t size)
 		return -1;
 	}
 	while ((n = read(fds[0], text + len, size - 1 - len)) > 0 || (n < 0 && errno == EINTR)) {
-		/* The last kilobytes are what matters: of a longer output the half goes. */
+		/* The last kilobytes matter: of a longer output the first half is dropped. */
 		len += n > 0 ? (size_t)n : 0;
 		if (len == size - 1) {
 			memmove(text, text + size / 2, len - size / 2);
@@ -221,8 +220,8 @@ int slurm_spank_task_init_privileged(spank_t sp, int argc, char **argv)
 	snprintf(copy, sizeof(copy), "%s", opt.names);
 	for (char *name = strtok_r(copy, ",", &save); name; name = strtok_r(NULL, ",", &save))
 		if (stage_one(name, dir) < 0)
-			/* This process is the task's. Of an `optional` plugin Slurm ignores what
-			 * it returns, and would start the program without its data. */
+			/* This process is the task's. Slurm ignores the result of an `optional`
+			 * plugin, and would start the program without its data. */
 			_exit(EXIT_FAILURE);
 	spank_setenv(sp, "LEAT_STAGE", opt.names, 1);
 	spank_setenv(sp, "LEAT_STAGE_DIR", dir, 1);
