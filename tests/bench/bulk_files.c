@@ -50,7 +50,7 @@ static int dir_of(struct bulk *b, uint64_t i, struct ino *ret_dir)
 			b->dir_no = no + 1;
 		}
 	}
-	/* If another fiber has switched to the next directory, file i goes there: this makes no
+	/* If another fiber has switched to the next directory, file i is made there: this makes no
 	 * difference. */
 	*ret_dir = b->dir;
 	fmutex_unlock(&b->lock);

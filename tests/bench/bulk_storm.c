@@ -6,7 +6,7 @@
  *   bulk_storm CONF DIR files N      create, write 100 bytes, close, unlink; at most ALIVE files
  *   bulk_storm CONF DIR opens N      open for writing, lock, unlock, close one of SHARED files
  *   bulk_storm CONF DIR leases N     two clients take the lease on one of SHARED files alternately
- *   bulk_storm CONF DIR sessions N   connect, look at DIR, disconnect
+ *   bulk_storm CONF DIR sessions N   connect, stat DIR, disconnect
  *
  * DIR must exist and be empty; it is empty again at the end. Prints the number of operations after
  * each tenth of N.

@@ -8,7 +8,7 @@ A data set of fixed records is read for some epochs with a cache of a share of i
 The samples that the loader delivered, in their order, are then run through an LRU cache of the same
 size, and through the optimum: Belady's algorithm with the whole trace. Prints the share of accesses
 that hit from the second epoch on (the first one fills the cache), and the ratio to LRU. The data
-set and the cache lie in DIR (default: a new folder in $TMPDIR), removed at the end.
+set and the cache are in DIR (default: a new folder in $TMPDIR), removed at the end.
 """
 import argparse
 import bisect

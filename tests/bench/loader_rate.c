@@ -5,7 +5,7 @@
  *
  *   loader_rate pread DIR RECORD THREADS [cold]   RECORD: bytes of every record in *.tfrecord
  *   loader_rate keep DIR RECORD THREADS [cold]    like pread, but the last records are kept, as
- * those of a batch are: each thread goes round in KEEP bytes instead of using one buffer again
+ * those of a batch are: each thread cycles through KEEP bytes instead of using one buffer again
  *   loader_rate leat DIR BATCH THREADS [cold]
  *   loader_rate servers PATH BATCH RECORD     fixed records in the files of PATH of a Leat file
  * system
@@ -73,7 +73,8 @@ static void add_shard(struct job *j, const char *path)
 		die("out of memory");
 	for (uint64_t i = 0; i < n; i++)
 		j->records[j->n++] = (struct record){fd, i * (HEAD + j->len + TAIL)};
-	/* As a loader would tell the kernel: no read-ahead of a file that is read at random. */
+	/* Advice for the kernel, as a loader would give it: no read-ahead of a file that is read at
+	 * random. */
 	posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
 }
 

@@ -238,7 +238,7 @@ int main(int argc, char **argv)
 			continue;
 		failed = 1;
 		for (int p = 0; p < n; p++) /* they would wait for the dead process at the next
-		                             * phase */
+					     * phase */
 			if (pids[p] > 0)
 				kill(pids[p], SIGKILL);
 	}

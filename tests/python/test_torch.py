@@ -102,7 +102,7 @@ class Torch(unittest.TestCase):
             if k == 2:
                 break
         with self.assertRaises(ValueError):
-            data.state_dict()  # workers read ahead: the number is not known in this process
+            data.state_dict()  # workers read ahead: this process does not have the number
         state = json.loads(json.dumps(data.state_dict(batches=3)))
         with leat.DataLoader(self.ds, G, seed=3, tail="shorter") as loader:
             loader.load_state_dict(state)  # one state for all ranks

@@ -5,7 +5,7 @@
 A cluster by `transport = auto` on two rails; I/O with verification runs all the time. Then, each
 time with no error to the application:
   both rails carry the requests to an object server;
-  the port of one goes down: the other one carries all, none goes over tcp;
+  the port of one is taken down: the other one carries all, none uses tcp;
   the port of the other one is down too: requests use tcp;
   both are up again: all requests move back to them.
 Ports of siw are taken down with their interfaces; those of rxe lose their cable (see `cable`).

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """In the guest, two hosts: the servers' cable is pulled for some seconds, several times, while a
-program writes. No message tells the mount that its peer has lost every connection; it has to detect
+program writes. The mount gets no message that its peer has lost every connection; it has to detect
 that itself, continue over tcp, and move back. No operation fails.
 
     tests/rdma/guest --hosts 2 -- tests/rdma/over-verbs auto tests/rdma/silence.py [FLAPS]

@@ -44,10 +44,10 @@ struct damage {
 	bool at_the_end;       /* no client writes */
 	bool unseen;           /* with at_the_end: and no record shows the loss */
 	bool unnamed;          /* with at_the_end: all chunks, with their names, of the only member
-	                        * in sync */
+				* in sync */
 	bool replicated[1024]; /* chain - 1 */
 	uint64_t n_damages;    /* until now: a scrub need not find damage that was made during the
-	                        * scrub */
+				* scrub */
 	uint32_t to_scrub;     /* bits of servers */
 	uint32_t n_crashes;    /* and network cuts, that are left for this window */
 };
@@ -109,7 +109,7 @@ static int scrub_once(struct damage *d, uint32_t i)
 		if (rc == 0)
 			rc = scrub(d, i, SCRUB_STATUS, &rep);
 		if (rc < 0) /* the scrub continues from its position when the server has
-		             * restarted */
+			     * restarted */
 			rep.running = 1;
 	}
 	log_debug("keeper: scrub of %s: %llu chunks, %llu damaged, %llu not repaired, %llu differ",

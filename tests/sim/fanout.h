@@ -17,7 +17,7 @@ struct fanout_plan {
 	/* Microseconds for one chunk: on a node's link, each way; on all servers together. */
 	uint32_t link_us, servers_us;
 	uint32_t start_us;                      /* each node starts within this time multiplied by
-	                                         * the number of nodes */
+						 * the number of nodes */
 	uint32_t slow_by;                       /* factor by which a slow node's link is slower */
 	uint32_t dead_ppm, lying_ppm, slow_ppm; /* of the nodes */
 };

@@ -81,7 +81,7 @@ static int compare_ops(const void *a, const void *b)
  * if that end is later than that begin, at some moment in between. */
 struct zone {
 	const struct reg_op *first, *last; /* operations with this end and this begin; NULL: the
-	                                    * initial value */
+					    * initial value */
 	uint64_t value, lo, hi;
 	bool forward;
 };

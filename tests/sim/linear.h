@@ -30,7 +30,7 @@ struct reg_op {
 	uint64_t value; /* read: the value */
 	uint64_t begin, end;
 	bool lost; /* lost with a server, and reported to the writer: it may have been visible for a
-	            * while */
+		    * while */
 };
 
 struct reg_history {
@@ -102,7 +102,7 @@ enum cell_kind {
 	CELL_LOOK,   /* value: whether the file reports data there */
 	CELL_CUT,    /* the file ends before the cell */
 	CELL_EXTEND, /* it ends after the cell: zeros, if it was absent; value: by a write after
-	              * it */
+		      * it */
 	CELL_STAYS,  /* internal to the checker */
 };
 #define CELL_ABSENT UINT32_MAX

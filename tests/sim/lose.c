@@ -218,7 +218,7 @@ static void close_file(struct file *f)
 	ll_release(ll);
 }
 
-/* Files stay open, so that the metadata server does not know their sizes. */
+/* Files stay open, so that the metadata server does not have their sizes. */
 static void use_file(struct client *client, const struct ino dirs[COPIES], uint32_t index)
 {
 	uint32_t i = (uint32_t)rnd(N_FILES), cell = (uint32_t)rnd(CELLS);

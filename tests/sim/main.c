@@ -42,8 +42,7 @@ struct batch {
 	const char *plant;
 };
 
-#define LIMIT_S 14400 /* with several replicas many faults make each of 750 operations take
-                       * seconds */
+#define LIMIT_S 14400 /* with replicas many faults make each of 750 operations take seconds */
 #define MOVES_MAX 512u
 
 /* In shared memory: the results of the children. */

@@ -10,7 +10,7 @@
 struct peek_chain {
 	uint32_t id, epoch, replicas, n_members, n_sync;
 	const char *addrs[PEEK_MEMBERS_MAX]; /* of the members' targets: the addresses of their
-	                                      * server */
+					      * server */
 };
 
 uint32_t peek_n_chains(const struct mds *m);

@@ -51,7 +51,7 @@ struct sums_want {
 	uint8_t *to;
 	uint64_t off, len;
 	struct sim *cut; /* draws the lengths of the small reads that the read is split into; NULL:
-	                  * one read */
+			  * one read */
 };
 /* Like ll_pread: returns bytes, or the first failure. ret_why: the wrong bytes or checksum, "" if
  * all are right; only without a failure. Yields. */

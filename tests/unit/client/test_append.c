@@ -352,7 +352,7 @@ static bool keeps_last(void)
 	       memory.calls[bed.asked_slot].seq == bed.asked_seq;
 }
 
-/* Although this client alone knows the file's end and could coalesce. */
+/* Although only this client has the file's end and could coalesce. */
 static void former_place_is_asked_about(void)
 {
 	struct ll_file *f = open_to_append(0);

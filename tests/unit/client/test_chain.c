@@ -134,7 +134,7 @@ static void killed_head(void)
 	after_ms(35, NULL, second_leads);
 	assert_int_equal(write_one(d, &us), 0);
 	assert_in_range(us, 35000, 150000);
-	/* The same slot and sequence at the new head: executed once. */
+	/* Equal slot and sequence at the new head: executed once. */
 	first = bed.oss[0].last_write;
 	assert_int_equal(bed.oss[1].n_writes, 1);
 	assert_int_equal(bed.oss[1].last_write.session, first.session);
@@ -381,7 +381,7 @@ static void only_members_in_sync(void)
 	bed_close(d);
 }
 
-/* ---- many reads at once ---- */
+/* ---- many reads in one call ---- */
 
 #define MANY     150u
 #define MANY_LEN 4096u

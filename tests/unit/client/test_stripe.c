@@ -53,7 +53,7 @@ static void cut_far_out(void **state)
 	assert_int_equal(p[0].off, off % MIB);
 }
 
-/* Slots with known bytes. */
+/* Makes slots over mem, which gets a fixed pattern. */
 static void make_slots(struct slot *s, uint32_t n, uint32_t size, uint8_t *mem)
 {
 	for (uint32_t i = 0; i < n * size; i++)

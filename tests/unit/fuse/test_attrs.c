@@ -94,7 +94,7 @@ static void truncation_drops_set_ids(void)
 	rig.k.uid = 5;
 	assert_int_equal(setattr(node, (struct fuse_setattr_in){.valid = FATTR_SIZE, .size = 1}),
 			 0);
-	assert_int_equal(n->attr.mode & S_ISUID, S_ISUID); /* the kernel did not ask for it */
+	assert_int_equal(n->attr.mode & S_ISUID, S_ISUID); /* the kernel did not request it */
 	assert_int_equal(
 		setattr(node, (struct fuse_setattr_in){.valid = FATTR_SIZE | FATTR_KILL_SUIDGID,
 						       .size = 1}),

@@ -181,7 +181,7 @@ static void killed_and_answered(void)
 	assert_non_null(fake_find(1, "a"));
 	fake_unblock();
 	kernel_take(&rig.k, 1, 1000); /* attributes that the kernel has requested since may be out
-	                               * of date */
+				       * of date */
 	assert_true(kernel_was_notified(&rig.k, 1, true));
 	assert_null(fake_find(1, "a"));
 	assert_int_equal(rig.fs->n_running, 0);

@@ -120,7 +120,7 @@ static void test_a_daemon_knows_its_supervisor(void **state)
 	assert_string_equal(s.mountpoint, "/mnt/with a blank");
 	assert_non_null(s.restart);
 	assert_int_equal(fcntl(device, F_GETFD), FD_CLOEXEC); /* not inherited by helper
-	                                                       * processes */
+							       * processes */
 	assert_null(getenv("LEAT_MOUNT_DAEMON"));
 	/* A memory file of another release: the daemon reports it, and exits. */
 	k->version++;

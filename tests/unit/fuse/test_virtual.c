@@ -43,8 +43,7 @@ static void layout(void)
 	assert_int_equal(fake_layout.chunk_size, 65536);
 	assert_int_equal(fake_layout.replicas, 3);
 	assert_int_equal(fake_layout.flags, LAYOUT_F_CONVERT);
-	assert_int_equal(fake.cred.flags,
-			 0); /* the kernel does not check it: the server does */
+	assert_int_equal(fake.cred.flags, 0); /* the kernel does not check it: the server does */
 	fake_fail("ll_layout_set", -LE_PERM);
 	assert_int_equal(set("leat.layout", "width=4"), EPERM);
 	assert_int_equal(set("leat.layout", "nonsense=4"), EINVAL);

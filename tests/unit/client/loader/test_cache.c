@@ -314,8 +314,7 @@ static void test_what_does_not_belong_there_is_removed(void **state)
 	ld = open_loader(ds, &o);
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		snprintf(path, sizeof(path), "%s/%s", found_path, names[i]);
-		if (i !=
-		    2) /* looks like a piece across two records: taken for none when read */
+		if (i != 2) /* looks like a piece across two records: taken for none when read */
 			assert_int_equal(access(path, F_OK), -1);
 	}
 	for (int epoch = 0; epoch < 2; epoch++)

@@ -341,7 +341,7 @@ static void test_what_cannot_be_narrowed_keeps_the_rest_closed(void **state)
 	end_world(&w);
 }
 
-/* A folder's place below DIR/.leat decides whose it is: in another copy's data it could be any
+/* A folder's place below DIR/.leat decides its owner: in another copy's data it could be any
  * user's. */
 static void test_no_copies_in_copies(void **state)
 {

@@ -261,7 +261,7 @@ static void hostile_rows_are_refused(void **state)
 		{FILE_ROW("a", ",\"from\":\"/b/../c\""), 1, 1, 0},
 		{FILE_ROW("a", ",\"path_b64\":\"YQ==\""), 1, 1, 0},             /* it is text */
 		{FILE_ROW("a\xef\xbf\xbd", ",\"path_b64\":\"Yv8=\""), 1, 1, 0}, /* differs from the
-		                                                                 * path */
+										 * path */
 		{FILE_ROW("\xef\xbf\xbd", ",\"path_b64\":\"AP8=\""), 1, 1, 0},  /* a NUL */
 		{FILE_ROW("\xef\xbf\xbd", ",\"path_b64\":\"/w=\""), 1, 1, 0},
 		{FILE_ROW("a/\xef\xbf\xbd", ",\"path_b64\":\"YS//\""), 1, 1, 0},

@@ -146,7 +146,7 @@ static void same_number(void *unused)
 	look(m);
 	assert_int_equal(mode_of(m, "d"), 0700);
 	assert_int_equal(mode_of(m, "e/f"), 0600);
-	/* A folder that is not at the source. */
+	/* A folder of the manifest that the source does not have. */
 	m->dirs[d].born_ns--;
 	m->dirs[d].ino = 0;
 	look(m);
