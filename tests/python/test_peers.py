@@ -111,8 +111,7 @@ class Peers(unittest.TestCase):
             return loader.metrics(), loader.explain()
 
     def open(self, **more):
-        """Opens the data set. A loader gets the list of nodes, which it requests every few
-        seconds."""
+        """Opens the data set, whose source is the servers."""
         ds = leat.Dataset("leat:" + self.name, **more)
         self.assertEqual(ds.source, "server")
         return ds

@@ -481,7 +481,7 @@ static void betray(struct bed *b)
 		0);
 	assert_int_equal(auth_client(k, &self, &peer), 0);
 	betrayal(b, k);
-	/* Cut off. */
+	/* The server closes the connection. */
 	struct link_rx rx;
 	fiber_set_deadline(loop_deadline_ms(WAIT_MS));
 	int rc;

@@ -42,9 +42,9 @@ void cluster_end_fenced(struct cluster *c)
 		if (!n->running || n->loop != loop_self())
 			continue;
 		ll_stats(n->client, &st);
-		/* Nor may a client fail that got the error that a server has lost writes which the
-		 * client then repeated too late: what it has not synced is undefined, as after a
-		 * crash. */
+		/* A client also counts as crashed if it got the error that a server has lost its
+		 * writes, and that it repeated them too late: what it has not synced is undefined,
+		 * as after a crash. */
 		if (st.session == n->session && (st.late_writes == 0 || c->plan.late))
 			return;
 		if (sim_after(c->sim, 1, NULL, crash_fenced, n) < 0)

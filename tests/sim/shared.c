@@ -511,7 +511,7 @@ static int name_run(struct shared *s, uint32_t index, const struct name_op *op, 
 	return status;
 }
 
-/* Interrupts the program of a change while it waits. */
+/* Kills the program that requested a change, while it waits. */
 struct killer {
 	struct ll_request request;
 	uint64_t after_us;
