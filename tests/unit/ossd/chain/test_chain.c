@@ -341,8 +341,7 @@ static void test_window(void **state)
 	chain_rig_run(31, 3, window);
 }
 
-/* A pending version is not readable: the head lets the reader wait, other members send it to the
- * head. */
+/* Of a pending version the head lets the reader wait; other members send the reader to the head. */
 struct read_async {
 	struct chain_rig *r;
 	int64_t n;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sample index and the formats it is built from. valgrind: yes */
+/* The sample index and the formats that it is built from.
+ * valgrind: yes */
 #include "client/dataset/formats/format_table.h"
 #include "client/dataset/formats/tar.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Packed files as formats read them. valgrind: yes */
+/* Packed files as formats read them.
+ * valgrind: yes */
 #include "client/dataset/formats/unstream.h"
 
 #include <setjmp.h>
