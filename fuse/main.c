@@ -395,7 +395,7 @@ static int serve(const struct supervised *sup)
 	list_init(&d.fs.previous_sizes);
 	turnq_init(&d.fs.probe_turns);
 	snprintf(d.fs.mountpoint, sizeof(d.fs.mountpoint), "%s", opts.mountpoint);
-	interrupt_init(&d.fs.killed);
+	interrupt_init(&d.fs.interrupts);
 	list_init(&d.fs.running);
 	d.fs.slow_ms = opts.mount.slow_ms;
 	d.fs.max_background = opts.mount.max_background;

@@ -68,7 +68,7 @@ struct leatfs {
 	struct mount_metrics metrics;
 	struct estale_retry estale_retry;
 	struct readdirplus_policy readdirplus_policy;
-	struct killed killed;
+	struct interrupts interrupts;
 	struct list running; /* requests in flight: kernel/request_loop.c */
 	struct handle_table handles;
 	struct hmap dirs; /* open directories: ops/dir.c */

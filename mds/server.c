@@ -42,7 +42,7 @@ static void store_commits(struct mds *m)
 
 static void watch_targets(struct mds *m)
 {
-	detect_run(&m->cluster);
+	failure_detector_run(&m->cluster);
 }
 
 static struct session *find_expired(struct mds *m)

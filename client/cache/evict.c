@@ -8,7 +8,7 @@
 
 void inode_on_evict(struct client *c, struct inode *i)
 {
-	lease_forgotten(c, i);
+	lease_on_evict(c, i);
 	if (i->kernel_until_us > c->kernel_lost_us)
 		c->kernel_lost_us = i->kernel_until_us;
 	dentry_cache_set_incomplete(c, i);

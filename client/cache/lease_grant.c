@@ -161,7 +161,7 @@ void lease_fini(struct client *c)
 	lease_returns_fini(&c->leases.lease_returns);
 }
 
-void lease_forgotten(struct client *c, const struct inode *i)
+void lease_on_evict(struct client *c, const struct inode *i)
 {
 	bool kernel_has = c->invalidate != NULL && kernel_has_attr(c, i);
 

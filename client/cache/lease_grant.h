@@ -71,7 +71,7 @@ void lease_init(struct client *c);
 void lease_fini(struct client *c);
 /* Called when the inode leaves the cache. Queues its lease, to be returned when the kernel's
  * attributes have expired. If the queue is full, makes the kernel drop them. */
-void lease_forgotten(struct client *c, const struct inode *i);
+void lease_on_evict(struct client *c, const struct inode *i);
 
 /* Returns true if the kernel may still cache attributes of the inode, perhaps from the previous
  * process. */

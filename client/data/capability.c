@@ -137,7 +137,7 @@ int cap_reopen(struct inode_io *d, uint32_t flags, uint32_t end_flags)
 	if (end == NULL)
 		return -LE_NOMEM;
 	*end = (struct renewal){d, end_flags};
-	rc = mds_call_to_end(d->c, OP_mds_open, &req, &rep, &call);
+	rc = mds_call_uninterruptible(d->c, OP_mds_open, &req, &rep, &call);
 	if (rc >= 0) {
 		inode_update(d->c, d->inode, &rep.attr, false, call.sent_us);
 		inode_opened(d->inode, flags);

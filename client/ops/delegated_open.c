@@ -123,7 +123,7 @@ static int tell(struct client *c, struct inode_io *d)
 	 * remove them; then it is not repeated here. */
 	do {
 		gen = c->session_gen;
-		rc = mds_call_first(c, OP_mds_open, &req, &rep, &call, &d->delegated_reported);
+		rc = mds_call_priority(c, OP_mds_open, &req, &rep, &call, &d->delegated_reported);
 		rpc_call_fini(&call);
 	} while (rc < 0 && !d->delegated_reported && gen != c->session_gen && !c->stopping);
 	fiber_set_deadline(deadline);

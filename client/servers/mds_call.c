@@ -44,8 +44,8 @@ static void take_along(struct client *c, uint16_t op)
 
 /* How a request differs from a plain mds_call. */
 struct manner {
-	const bool *done; /* see mds_call_first */
-	bool to_end;      /* see mds_call_to_end */
+	const bool *done; /* see mds_call_priority */
+	bool uninterruptible;      /* see mds_call_uninterruptible */
 	uint32_t *n_late; /* see mds_call_lasting */
 	bool sent, interrupted, late;
 };
@@ -85,7 +85,7 @@ static int number_take(struct manner *m, struct retry *r, struct rpc_call *call)
  * for the reply, and the interrupt is deferred. */
 static bool must_hear(struct manner *m, struct retry *r, int rc)
 {
-	if (rc != -LE_INTR || !m->to_end || !m->sent)
+	if (rc != -LE_INTR || !m->uninterruptible || !m->sent)
 		return false;
 	m->interrupted = r->unknown = true;
 	return true;
@@ -193,16 +193,17 @@ int mds_call(struct client *c, uint16_t op, const void *req, void *rep, struct r
 	return call_mds(c, op, req, rep, call, (struct manner){0});
 }
 
-int mds_call_first(struct client *c, uint16_t op, const void *req, void *rep, struct rpc_call *call,
-		   const bool *done)
+int mds_call_priority(struct client *c, uint16_t op, const void *req, void *rep,
+		      struct rpc_call *call, const bool *done)
 {
-	return call_mds(c, op, req, rep, call, (struct manner){.done = done, .to_end = true});
+	return call_mds(c, op, req, rep, call,
+			(struct manner){.done = done, .uninterruptible = true});
 }
 
-int mds_call_to_end(struct client *c, uint16_t op, const void *req, void *rep,
-		    struct rpc_call *call)
+int mds_call_uninterruptible(struct client *c, uint16_t op, const void *req, void *rep,
+			     struct rpc_call *call)
 {
-	return call_mds(c, op, req, rep, call, (struct manner){.to_end = true});
+	return call_mds(c, op, req, rep, call, (struct manner){.uninterruptible = true});
 }
 
 int mds_call_lasting(struct client *c, uint16_t op, const void *req, void *rep,

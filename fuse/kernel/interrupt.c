@@ -14,7 +14,7 @@
 /* How long a killed program waits for its cancelled request before the kernel gets EINTR. */
 #define WAIT_US 500000u
 
-void interrupt_init(struct killed *k)
+void interrupt_init(struct interrupts *k)
 {
 	list_init(&k->signalled);
 	list_init(&k->answered);
@@ -36,7 +36,7 @@ void interruptible_fini(struct interruptible *r)
 	(void)fiber_interrupt_clear();
 }
 
-bool interrupt_already_replied(const struct killed *k)
+bool interrupt_already_replied(const struct interrupts *k)
 {
 	list_for_each (n, &k->answered)
 		if (list_entry(n, struct interruptible, link)->fiber == fiber_self())
@@ -81,10 +81,10 @@ static void look_at(struct interruptible *r)
 		return;
 	}
 	r->answer_at_us = loop_now_us() + WAIT_US;
-	r->ops->withdraw(r);
+	r->ops->cancel(r);
 }
 
-static void look(struct killed *k)
+static void look(struct interrupts *k)
 {
 	list_for_each_safe (n, &k->signalled) {
 		struct interruptible *r = list_entry(n, struct interruptible, link);
@@ -93,7 +93,7 @@ static void look(struct killed *k)
 			look_at(r);
 		else if (loop_now_us() >= r->answer_at_us) {
 			list_remove(&r->link);
-			r->ops->answer(r);
+			r->ops->reply(r);
 			list_push(&k->answered, &r->link);
 		}
 	}
@@ -101,7 +101,7 @@ static void look(struct killed *k)
 
 static void watch(void *arg)
 {
-	struct killed *k = arg;
+	struct interrupts *k = arg;
 
 	while (!list_empty(&k->signalled)) {
 		look(k);
@@ -111,7 +111,7 @@ static void watch(void *arg)
 	k->watching = false;
 }
 
-void interrupt_signal(struct killed *k, struct interruptible *r)
+void interrupt_signal(struct interrupts *k, struct interruptible *r)
 {
 	list_remove(&r->link);
 	list_push(&k->signalled, &r->link);

@@ -36,28 +36,28 @@ struct interruptible {
 
 struct interrupt_ops {
 	/* Cancels the request at the servers. Must not yield. */
-	void (*withdraw)(struct interruptible *r);
+	void (*cancel)(struct interruptible *r);
 	/* Sends the kernel its reply (EINTR), while the fiber continues. Must not yield. */
-	void (*answer)(struct interruptible *r);
+	void (*reply)(struct interruptible *r);
 };
 
-struct killed {
+struct interrupts {
 	struct list signalled, answered;
 	bool watching;
 };
 
-void interrupt_init(struct killed *k);
+void interrupt_init(struct interrupts *k);
 /* Registers the request that the running fiber serves. thread: the caller; 0: one of another pid
  * namespace; the daemon cannot read its state, so any signal counts as SIGKILL. Does not yield. */
 void interruptible_init(struct interruptible *r, pid_t thread, const struct interrupt_ops *ops);
 /* Call when the kernel has reported a signal of the request's caller. Does not yield. */
-void interrupt_signal(struct killed *k, struct interruptible *r);
+void interrupt_signal(struct interrupts *k, struct interruptible *r);
 /* Call when the request has been served: unregisters it, and discards a late interrupt. Does not
  * yield. */
 void interruptible_fini(struct interruptible *r);
 /* True if the kernel has its reply already (the caller was killed) and the running fiber only
  * finishes the operation. */
-bool interrupt_already_replied(const struct killed *k);
+bool interrupt_already_replied(const struct interrupts *k);
 
 /* True if the thread has a SIGKILL pending. text: /proc/THREAD/status; "" for a thread that has
  * ended, which counts as killed. */

@@ -250,7 +250,7 @@ static void end_gone(struct kernel_size *k)
 		if (k->n_gone == 0)
 			return;
 		if (!list_empty(&k->reads) &&
-		    list_entry(k->reads.next, struct known_read, link)->seq < k->gone_seq)
+		    list_entry(k->reads.next, struct kernel_size_reader, link)->seq < k->gone_seq)
 			return;
 		k->n_refs -= k->n_gone;
 		k->n_short -= k->n_gone;
@@ -273,7 +273,7 @@ void kernel_size_gone(struct kernel_size *k)
 	kernel_size_put(k);
 }
 
-void kernel_size_read(struct leatfs *fs, struct ino ino, struct known_read *r)
+void kernel_size_read(struct leatfs *fs, struct ino ino, struct kernel_size_reader *r)
 {
 	r->k = kernel_size_busy(fs, ino);
 	if (r->k == NULL)
@@ -282,7 +282,7 @@ void kernel_size_read(struct leatfs *fs, struct ino ino, struct known_read *r)
 	list_push(&r->k->reads, &r->link);
 }
 
-void kernel_size_answered(struct known_read *r)
+void kernel_size_answered(struct kernel_size_reader *r)
 {
 	if (r->k == NULL)
 		return;

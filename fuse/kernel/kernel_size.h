@@ -32,13 +32,13 @@ bool kernel_size_within(const struct kernel_size *k, uint64_t end);
 int kernel_size_before_reply(struct kernel_size *k, uint64_t end, uint64_t *begun_us) CHECK_RESULT;
 
 /* A READ that fills pages, from its arrival until its reply. Do not yield. */
-struct known_read {
+struct kernel_size_reader {
 	struct list link;
 	struct kernel_size *k; /* NULL: the inode has no record */
 	uint64_t seq;
 };
-void kernel_size_read(struct leatfs *fs, struct ino ino, struct known_read *r);
-void kernel_size_answered(struct known_read *r);
+void kernel_size_read(struct leatfs *fs, struct ino ino, struct kernel_size_reader *r);
+void kernel_size_answered(struct kernel_size_reader *r);
 
 /* Notes that the kernel may have pages of the inode which a previous daemon filled. Until they are
  * dropped, replies give the file no bytes. Returns 0 or -LE_NOMEM. Does not yield. */

@@ -373,7 +373,7 @@ static void serve_interrupt(struct leatfs *fs, const uint8_t *data, size_t len)
 		if (r->unique != in.unique)
 			continue;
 		if (r->alone && !r->answered)
-			interrupt_signal(&fs->killed, &r->interruptible);
+			interrupt_signal(&fs->interrupts, &r->interruptible);
 		return;
 	}
 }

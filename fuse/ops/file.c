@@ -96,7 +96,7 @@ static void reply_created(fuse_req_t req, int status, struct place at, struct ll
 static void emptied_by_create(struct leatfs *fs, struct ino ino)
 {
 	kernel_size_emptied(fs, ino);
-	if (!interrupt_already_replied(&fs->killed))
+	if (!interrupt_already_replied(&fs->interrupts))
 		return;
 	kernel_size_forget_attr(fs, ino);
 	invalidate_inode(fs, ino, 0, 0);
@@ -312,7 +312,7 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	struct leatfs *fs = req_fs(req);
 	struct mount_file *mf = file_of(req, fi);
 	struct passing_pages *passing = NULL;
-	struct known_read under_way = {.k = NULL};
+	struct kernel_size_reader reader = {.k = NULL};
 	struct interruptible interruptible;
 	struct ll_data d;
 	int status;
@@ -323,10 +323,10 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 		mf->known = kernel_size_get(fs, ino_of(fs, ino));
 	if (by_pages(fi)) {
 		ll_leaves_pages(mf->file);
-		kernel_size_read(fs, ino_of(fs, ino), &under_way);
+		kernel_size_read(fs, ino_of(fs, ino), &reader);
 	}
 	req_interruptible_begin(req, &interruptible);
-	if (under_way.k)
+	if (reader.k)
 		status = read_passing(fs, mf, off, size, &d, &passing);
 	else
 		status = ll_read(mf->file, (uint64_t)off, (uint32_t)size, &d);
@@ -335,7 +335,7 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 		reply_status(req, status);
 	else
 		reply_data(req, &d);
-	kernel_size_answered(&under_way);
+	kernel_size_answered(&reader);
 	if (passing &&
 	    (passing->leases || passing->is_short || !ll_leased(fs->client, ino_of(fs, ino))))
 		drop_passing(fs, passing, ino, off, size);

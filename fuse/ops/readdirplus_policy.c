@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-static struct lister *find(struct readdirplus_policy *l, pid_t thread)
+static struct readdir_thread *find(struct readdirplus_policy *l, pid_t thread)
 {
 	for (uint32_t i = 0; i < l->n; i++)
 		if (l->ring[i].thread == thread)
@@ -13,39 +13,39 @@ static struct lister *find(struct readdirplus_policy *l, pid_t thread)
 
 bool readdirplus_wanted(struct readdirplus_policy *l, pid_t thread, uint64_t dir)
 {
-	struct lister *who = find(l, thread);
+	struct readdir_thread *t = find(l, thread);
 
-	if (who == NULL) {
-		who = &l->ring[l->next++ % READDIRPLUS_THREADS_MAX];
-		*who = (struct lister){.thread = thread};
+	if (t == NULL) {
+		t = &l->ring[l->next++ % READDIRPLUS_THREADS_MAX];
+		*t = (struct readdir_thread){.thread = thread};
 		l->n += l->n < READDIRPLUS_THREADS_MAX;
 	}
-	if (who->probes < READDIRPLUS_PROBES)
+	if (t->probes < READDIRPLUS_PROBES)
 		return true;
-	who->names_of = dir;
+	t->names_of = dir;
 	return false;
 }
 
 bool readdirplus_probe(struct readdirplus_policy *l, pid_t thread)
 {
-	struct lister *who = find(l, thread);
+	struct readdir_thread *t = find(l, thread);
 
-	if (who == NULL || ++who->listed % READDIRPLUS_PROBE != 0)
+	if (t == NULL || ++t->listed % READDIRPLUS_PROBE != 0)
 		return false;
-	who->probes++;
+	t->probes++;
 	return true;
 }
 
 enum look readdirplus_lookup(struct readdirplus_policy *l, pid_t thread, uint64_t dir)
 {
-	struct lister *who = find(l, thread);
+	struct readdir_thread *t = find(l, thread);
 	bool first;
 
-	if (who == NULL)
+	if (t == NULL)
 		return LOOK_OTHER;
-	first = who->probes >= READDIRPLUS_PROBES;
-	who->listed = who->probes = 0;
-	if (who->names_of != dir)
+	first = t->probes >= READDIRPLUS_PROBES;
+	t->listed = t->probes = 0;
+	if (t->names_of != dir)
 		return LOOK_OTHER;
 	return first ? LOOK_FIRST : LOOK_NEXT;
 }

@@ -28,7 +28,7 @@
  * attributes are fetched in the background (ll_prefetch_attrs). */
 #define READDIRPLUS_PROBES 200u
 
-struct lister {
+struct readdir_thread {
 	pid_t thread;            /* 0: all threads of other pid namespaces */
 	uint32_t listed, probes; /* since its last lookup of an entry */
 	uint64_t names_of;       /* the directory of which it got names alone; 0: none */
@@ -36,7 +36,7 @@ struct lister {
 
 struct readdirplus_policy {
 	uint32_t n, next;
-	struct lister ring[READDIRPLUS_THREADS_MAX];
+	struct readdir_thread ring[READDIRPLUS_THREADS_MAX];
 };
 
 /* Call for each READDIRPLUS of the thread. True: its entries are to have attributes. */

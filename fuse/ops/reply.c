@@ -69,7 +69,7 @@ double attr_timeout_s(fuse_req_t req, uint64_t begun_us, struct attr *attr)
 	struct leatfs *fs = req_fs(req);
 
 	/* The kernel has its reply already, and discards this one. */
-	if (interrupt_already_replied(&fs->killed))
+	if (interrupt_already_replied(&fs->interrupts))
 		return 0;
 	/* Leases may have been recalled during the wait. */
 	if (S_ISREG(attr->mode) &&

@@ -16,7 +16,7 @@ void req_interruptible(fuse_req_t req, bool may)
 
 static void signalled(fuse_req_t req, void *arg)
 {
-	interrupt_signal(&req_fs(req)->killed, arg);
+	interrupt_signal(&req_fs(req)->interrupts, arg);
 }
 
 void req_interruptible_begin(fuse_req_t req, struct interruptible *r)

@@ -127,7 +127,7 @@ static uint64_t wait_us(const struct cluster *c)
 	return period_us;
 }
 
-void detect_run(struct cluster *c)
+void failure_detector_run(struct cluster *c)
 {
 	while (!c->stopping) {
 		uint64_t due_us = loop_now_us() + wait_us(c);

@@ -12,7 +12,7 @@
 #include "mds/cluster/cluster.h"
 
 /* The body of the detector's fiber. Returns soon after c->stopping is set. Yields. */
-void detect_run(struct cluster *c);
+void failure_detector_run(struct cluster *c);
 /* Wakes the fiber, because a target may have died or returned. Does not yield. */
 void failure_detector_kick(struct cluster *c);
 /* Notes that the connection `peer` has ended. Does not yield. */

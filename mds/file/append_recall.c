@@ -95,7 +95,7 @@ int append_recall_all(struct op *op, struct open_file *f)
 			as[n++] = (struct holder){op->m, o->session, f->ino, 0};
 		}
 		if (n > 0)
-			fiber_parallel("recall-places", request_reservation, as, sizeof(as[0]), n,
+			fiber_parallel("recall-appends", request_reservation, as, sizeof(as[0]), n,
 				       HOLDER_PARALLEL);
 		for (uint32_t i = 0; i < n; i++)
 			TRY(as[i].status);

@@ -37,8 +37,8 @@ struct lease {
 	/* For how long requests have waited for this recall without result, in tenths of a
 	 * second, added up over requests that follow each other within session_ttl_ms; and when
 	 * the last one stopped waiting, in seconds of the loop's clock. */
-	uint16_t asked_ds;
-	uint32_t asked_s;
+	uint16_t waited_ds;
+	uint32_t waited_until_s;
 };
 
 struct leases {

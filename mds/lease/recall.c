@@ -14,7 +14,7 @@
 
 /* Probes the client of a late session with cb_unlocked, which is harmless if no lock was
  * removed, and evicts the session if the client does not answer. */
-static void ask_whether_there(void *arg)
+static void probe_client(void *arg)
 {
 	struct holder a = *(struct holder *)arg;
 	struct session *se = a.session;
@@ -48,7 +48,7 @@ void recall_silent(struct mds *m, struct session *se, struct ino ino)
 		return; /* the client that waits for the lock requests it again */
 	*a = (struct holder){m, se, ino, 0};
 	latch_add(&m->fibers, 1);
-	if (fiber_spawn("probe-silent", ask_whether_there, a) < 0) {
+	if (fiber_spawn("probe-silent", probe_client, a) < 0) {
 		latch_done(&m->fibers);
 		free(a);
 		return;
@@ -72,10 +72,10 @@ static int presume(const struct holder *a)
  * evicted. */
 static void asked_until(struct lease *l, uint64_t began_us, uint64_t now_us)
 {
-	uint64_t ds = l->asked_ds + (now_us - began_us) / 100000;
+	uint64_t ds = l->waited_ds + (now_us - began_us) / 100000;
 
-	l->asked_ds = ds < UINT16_MAX ? (uint16_t)ds : UINT16_MAX;
-	l->asked_s = (uint32_t)(now_us / 1000000);
+	l->waited_ds = ds < UINT16_MAX ? (uint16_t)ds : UINT16_MAX;
+	l->waited_until_s = (uint32_t)(now_us / 1000000);
 }
 
 static void ask_holder(void *arg)
@@ -88,10 +88,10 @@ static void ask_holder(void *arg)
 
 	/* No single request waits for ttl_us, so the waits of requests add up. Waits that ended
 	 * more than ttl_us ago do not count. */
-	if (l != NULL && began_us > l->asked_s * 1000000ull + ttl_us)
-		l->asked_ds = 0;
+	if (l != NULL && began_us > l->waited_until_s * 1000000ull + ttl_us)
+		l->waited_ds = 0;
 	if (l != NULL)
-		stubborn_us -= l->asked_ds * 100000ull;
+		stubborn_us -= l->waited_ds * 100000ull;
 	for (uint32_t tries = 1; lease_find(ls, a->ino, a->session) != NULL; tries++) {
 		/* A callback to a silent client takes HOLDER_ASK_MS, and the client may have a
 		 * million leases: do not send one for each. */

@@ -65,7 +65,7 @@ void chain_log_tick(struct chain_log *l);
 uint32_t chain_log_epoch(const struct chain_log *l, uint32_t chain);
 /* True while the log that began in that epoch is complete (epoch 0: false). A log that exceeds its
  * limit is discarded at any time, with its rows. */
-static inline bool chain_log_is(const struct chain_log *l, uint32_t chain, uint32_t epoch)
+static inline bool chain_log_valid(const struct chain_log *l, uint32_t chain, uint32_t epoch)
 {
 	return epoch && chain_log_epoch(l, chain) == epoch;
 }

@@ -316,7 +316,7 @@ static int spoil_others(struct job *j)
 static int restore(struct job *j, const struct chunk_key *k)
 {
 	struct restore g = {j->c, j->target, j->epoch,
-			   chain_log_is(j->r->o.log, j->c->id, j->log_epoch)};
+			   chain_log_valid(j->r->o.log, j->c->id, j->log_epoch)};
 	struct maintenance *maintenance = j->r->o.maintenance;
 	struct oss_resync_chunk_req req;
 	struct repair r;
@@ -484,7 +484,7 @@ static int run_logged(struct job *j, const struct oss_resync_ask_rep *rep)
 	TRY(add_rows(j, ROW_PENDING));
 	TRY(add_suspects(j, rep));
 	/* The log may have been discarded, with its rows, while it was read. */
-	TRY(chain_log_is(j->r->o.log, j->c->id, j->log_epoch) ? window_close(j) : -LE_TOO_BIG);
+	TRY(chain_log_valid(j->r->o.log, j->c->id, j->log_epoch) ? window_close(j) : -LE_TOO_BIG);
 	log_info("chain %u: target %u returns: %u chunks to compare", j->c->id, j->target,
 		 j->n_todo);
 	return do_todo(j);

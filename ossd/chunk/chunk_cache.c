@@ -191,7 +191,7 @@ struct chunk_ent *chunk_ent_get(struct chunk_cache *c, const struct chunk_key *i
 	list_init(&e->lru);
 	list_init(&e->none);
 	list_init(&e->held);
-	list_init(&e->under_way);
+	list_init(&e->in_flight);
 	waitq_init(&e->moved);
 	fmutex_init(&e->lock);
 	hmap_insert(&c->map, &e->node, chunk_key_hash(id));

@@ -38,7 +38,7 @@ struct chunk_ent {
 	uint32_t refs, n_pend;
 	bool known; /* rec is loaded: it is what the index holds */
 	bool lost;  /* with `known`: the index marks the chunk as lost */
-	struct list under_way; /* struct chunk_tx that have joined a group and are not durable */
+	struct list in_flight; /* struct chunk_tx that have joined a group and are not durable */
 	/* For ossd/chain: versions that stay pending until all members have them, oldest first,
 	 * and the highest version number used in seen_epoch. */
 	struct list held;

@@ -35,7 +35,7 @@ static void tx_committed(struct commit_member *m)
 		tx->held(tx, 0);
 		return;
 	}
-	list_remove(&tx->under_way);
+	list_remove(&tx->in_flight);
 	free_difference(s, tx->old, tx->rec);
 	show_committed(tx);
 }
@@ -47,7 +47,7 @@ static void tx_failed(struct commit_member *m)
 	if (tx->held)
 		tx->held(tx, -LE_IO);
 	else
-		list_remove(&tx->under_way);
+		list_remove(&tx->in_flight);
 }
 
 static void tx_end(struct chunk_tx *tx)
@@ -127,8 +127,8 @@ bool chunk_tx_in_the_way(const struct chunk_tx *tx, const struct chunk_write *w)
 /* Returns the group that must be durable before the write may start; 0: none. */
 static uint64_t in_the_way(const struct chunk_ent *e, const struct chunk_write *w)
 {
-	for (const struct list *l = e->under_way.prev; l != &e->under_way; l = l->prev) {
-		const struct chunk_tx *tx = list_entry(l, struct chunk_tx, under_way);
+	for (const struct list *l = e->in_flight.prev; l != &e->in_flight; l = l->prev) {
+		const struct chunk_tx *tx = list_entry(l, struct chunk_tx, in_flight);
 
 		if (chunk_tx_in_the_way(tx, w))
 			return tx->group;
@@ -237,7 +237,7 @@ void chunk_tx_join(struct chunk_tx *tx)
 	tx->group = tx->lazy ? group_commit_join_lazy(&s->gc, &tx->member, tx->data)
 			     : group_commit_join(&s->gc, &tx->member, tx->data);
 	if (!tx->held)
-		list_push(&tx->ent->under_way, &tx->under_way);
+		list_push(&tx->ent->in_flight, &tx->in_flight);
 	fmutex_unlock(&tx->ent->lock);
 	tx->locked = false;
 }

@@ -37,7 +37,7 @@ struct chunk_tx {
 	struct chunk_store *s;
 	struct chunk_ent *ent;
 	struct chunk_record *old, *rec;
-	struct list under_way; /* in ent->under_way, from join until the group has ended; not
+	struct list in_flight; /* in ent->in_flight, from join until the group has ended; not
 	                        * used if held is set */
 	uint64_t session;      /* CHANGE_WRITE: the session that writes */
 	uint64_t group;

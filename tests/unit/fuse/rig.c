@@ -127,7 +127,7 @@ static struct leatfs *daemon_init(struct client *c)
 	hmap_init(&fs->kernel_sizes, 64);
 	list_init(&fs->previous_sizes);
 	turnq_init(&fs->probe_turns);
-	interrupt_init(&fs->killed);
+	interrupt_init(&fs->interrupts);
 	list_init(&fs->running);
 	assert_int_equal(open_files_init(fs), 0);
 	assert_int_equal(invalidator_start(fs), 0);

@@ -169,7 +169,7 @@ RIG_TEST(zeros_are_not_shown)
  * read may have found a page before. */
 static void reads_in_flight(void)
 {
-	struct known_read before, after;
+	struct kernel_size_reader before, after;
 	struct kernel_size *k;
 
 	open_it(100);

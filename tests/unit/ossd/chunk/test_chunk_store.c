@@ -753,7 +753,7 @@ struct world {
 	struct rig rig;
 	struct model now[N_CHUNKS];  /* acknowledged content */
 	struct model next[N_CHUNKS]; /* content after the change in flight */
-	bool under_way[N_CHUNKS];
+	bool in_flight[N_CHUNKS];
 	bool verified;
 	uint64_t ops;
 	struct latch latch;
@@ -821,18 +821,18 @@ static int change(struct world *w, uint32_t k)
 	if (kind < 16) {
 		fill_some(w, m->data + off, len);
 		m->end = off + len > m->end ? off + len : m->end;
-		w->under_way[k] = true;
+		w->in_flight[k] = true;
 		return rig_write(&w->rig, &id, CS, off, m->data + off, len, below(w, 3) ? 0 : 100);
 	}
 	if (kind < 18) {
 		off = below(w, 4) ? off : 0;
 		memset(m->data + off, 0, CS - off);
 		m->end = off < m->end ? off : m->end;
-		w->under_way[k] = true;
+		w->in_flight[k] = true;
 		rc = chunk_trim_begin(w->rig.store, &id, off, &tx);
 	} else {
 		memset(m->data + off, 0, len);
-		w->under_way[k] = true;
+		w->in_flight[k] = true;
 		rc = chunk_punch_begin(w->rig.store, &id, off, len, &tx);
 	}
 	if (rc == 0 && tx.changes) {
@@ -868,7 +868,7 @@ static void writer(void *arg)
 		int rc = change(w, k);
 		assert_int_equal(rc, 0);
 		w->now[k] = w->next[k];
-		w->under_way[k] = false;
+		w->in_flight[k] = false;
 		w->ops++;
 		if (below(w, 3) == 0)
 			compare(w, k, &w->now[k]);
@@ -886,10 +886,10 @@ static void settle(struct world *w)
 		int64_t n = rig_read(&w->rig, &id, 0, got, CS, true);
 
 		assert_true(n >= 0);
-		if (w->under_way[k] && n == w->next[k].end &&
+		if (w->in_flight[k] && n == w->next[k].end &&
 		    memcmp(got, w->next[k].data, (size_t)n) == 0)
 			w->now[k] = w->next[k];
-		w->under_way[k] = false;
+		w->in_flight[k] = false;
 		assert_int_equal(n, w->now[k].end);
 		assert_memory_equal(got, w->now[k].data, (size_t)n);
 	}
