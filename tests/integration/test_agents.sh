@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # leat agent: each of several nodes makes a copy and hands chunks on; the source is read about once.
-# The others leave out a node that dies, sleeps or hands out wrong data. timeout: 240
+# The others leave out a node that dies, sleeps or hands out wrong data.
 . "$(dirname "$0")/cli.inc.sh"
 here=${LEAT_DEV_HERE:-127.0.0.1}
 need_cluster

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# leat bench loader: data and figures of the workloads, a drawing, no file left over. timeout: 180
+# leat bench loader: data and figures of the workloads, a drawing, no file left over.
 . "$(dirname "$0")/cli.inc.sh"
 
 bench=("$leat" bench loader --scale 0.0005)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # leat stage and leat dataset: sealing, leases, pins, eviction, cancelling, several directories, a
-# plan, waiting, staging out, damage and disks that become full. timeout: 240
+# plan, waiting, staging out, damage and disks that become full.
 . "$(dirname "$0")/cli.inc.sh"
 need_cluster
 node=$tmp/node

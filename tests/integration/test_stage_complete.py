@@ -3,7 +3,7 @@
 """A copy is complete, or staging says what is missing: symbolic links in the layout of Hugging Face
 hub, empty directories, times, names of any bytes, names that begin with .leat. Devices and links
 that lead nowhere are reported by kind and name, and in the exit status; holes stay holes. For the
-namespace and a local directory, in and out. timeout: 180"""
+namespace and a local directory, in and out."""
 import base64
 import json
 import os

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bits flip while a data set is staged: in an object server's store, with one replica and with two,
 and in flight between two agents. The flip is found, reported, and repaired if there is another
-replica. (In a peer's copy: test_agents.sh; locally: test_cli_stage_verbs.sh.) timeout: 120"""
+replica. (In a peer's copy: test_agents.sh; locally: test_cli_stage_verbs.sh.)"""
 import json
 import os
 import socket

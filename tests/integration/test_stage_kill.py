@@ -4,7 +4,7 @@
 program itself compares what is marked READY, file by file, with the source as it was written; data
 that was verified and synced is not fetched again. Four rounds with a quarter of the data, in which
 every kind of process is killed; with --long 50 rounds, with random victims. LEAT_ROUNDS and
-LEAT_SEED choose number and seed. timeout: 300
+LEAT_SEED choose number and seed.
 """
 import hashlib
 import json

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Four agents in network namespaces, each behind a link of 10 MiB/s: they read the source about
 once, exchange the rest, and do so concurrently. An idle machine measures how much longer than one
-alone they take (tests/bench/nodes.py). timeout: 180"""
+alone they take (tests/bench/nodes.py)."""
 import filecmp
 import os
 import signal

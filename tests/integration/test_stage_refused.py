@@ -4,7 +4,7 @@
 manifest of another cluster or a damaged one, dead servers, a disk that becomes full midway. Each
 message names the object and the next step, with the right exit status. No incomplete copy is READY,
 other copies stay unchanged, and the repeated command resumes.
-(A source that is replaced midway: test_cli_stage_verbs.sh.) timeout: 180"""
+(A source that is replaced midway: test_cli_stage_verbs.sh.)"""
 import filecmp
 import json
 import os

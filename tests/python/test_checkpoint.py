@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """leat.checkpoint: load returns what save got, damage and foreign files are reported, a checkpoint
-exists whole or not at all. timeout: 300"""
+exists whole or not at all."""
 import collections
 import contextlib
 import errno

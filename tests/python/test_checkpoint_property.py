@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What leat.checkpoint.save has saved successfully, load reads, and it is equal: random states of
 all types of torch and numpy, empty, 0-d, strided, sharing memory, nested; on a local disk, through
-a mount and by "leat:", 1,000 each with LEAT_LONG. SEED= gives another run. timeout: 300"""
+a mount and by "leat:", 1,000 each with LEAT_LONG. SEED= gives another run."""
 import os
 import random
 import shutil

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Loader and staging against real servers. timeout: 300
+"""Loader and staging against real servers.
 waits: yes"""
 import ctypes
 import errno

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Errors without a configuration, or without a usable key file: the exception names the file that
-was tried, and what to do; nothing else is printed. timeout: 60"""
+was tried, and what to do; nothing else is printed."""
 import errno
 import os
 import pickle

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """A data set follows from its files: bytes decide the format, not names and never one stray file;
-classes stay classes; files that are left out are reported. timeout: 60"""
+classes stay classes; files that are left out are reported."""
 import bz2
 import ctypes
 import ctypes.util

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Batches on a device: with a simulated driver (tests/cuda), and tensors in the host's memory
-instead of torch's CUDA part, which is not in every build. timeout: 120"""
+instead of torch's CUDA part, which is not in every build."""
 import ctypes
 import gc
 import os

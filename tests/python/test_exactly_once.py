@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stopped after any batch and continued from its state, each sample comes exactly once, or the
 state is refused with a message: under torch's DataLoader and under a stand-in for torchdata's
-StatefulDataLoader, with no workers and with several. timeout: 300"""
+StatefulDataLoader, with no workers and with several."""
 import copy
 import json
 import os

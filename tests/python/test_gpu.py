@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Batches on a real GPU, where there is one. timeout: 300"""
+"""Batches on a real GPU, where there is one."""
 import ctypes
 import os
 import sys

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rank and world under the launchers that people use. mpirun of Open MPI and MPICH really run where
 they are installed; Slurm's are in tests/integration/test_slurm.py; of the others the environment is
-that of their documentation, which the tests' names say. timeout: 120"""
+that of their documentation, which the tests' names say."""
 import contextlib
 import glob
 import itertools

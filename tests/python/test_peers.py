@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Copies on other nodes as a source, with real agents: bytes that they send are right or not used,
-and no reader waits for agents that die, sleep, lie or have lost their copies. timeout: 300"""
+and no reader waits for agents that die, sleep, lie or have lost their copies."""
 import os
 import random
 import shutil

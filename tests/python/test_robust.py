@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """What training programs do to a loader: hold batches, be slow, fork, fail, be interrupted, end at
-any time, open and close for ever. No hang, no leak, a clear error. timeout: 3600"""
+any time, open and close for ever. No hang, no leak, a clear error."""
 import gc
 import os
 import resource

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """The package under torch.utils.data.DataLoader, as torch ships it: with no worker processes and
-with several, forked and spawned. timeout: 300"""
+with several, forked and spawned."""
 import copy
 import json
 import os

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The disk cache of the loader: right bytes whatever the files contain, eviction by the future
- * order, several loaders, full disks. timeout: 120 */
+ * order, several loaders, full disks. */
 #include "client/include/leat/leat_loader.h"
 
 #include <dirent.h>

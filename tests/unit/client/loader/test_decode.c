@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decoders: results in the slot, failures with their origin, slow ones. timeout: 120 */
+/* Decoders: results in the slot, failures with their origin, slow ones. */
 #include "client/include/leat/leat_loader.h"
 
 #include "client/include/leat/leat.h"

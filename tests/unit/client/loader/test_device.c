@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches on a device, by a simulated driver (tests/cuda). timeout: 120 */
+/* Batches on a device, by a simulated driver (tests/cuda). */
 #include "client/include/leat/leat_loader.h"
 
 #include <dlfcn.h>

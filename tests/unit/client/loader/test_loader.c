@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loader over local directories and staged copies. timeout: 120 */
+/* The loader over local directories and staged copies. */
 #include "client/include/leat/leat_loader.h"
 
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * Rights of a copy whose folders and files belong to other users, who attack it: rights that were
  * narrowed at the source while a copy was incomplete, files and folders that replace the copy's
  * own, links that are replaced while they are made, files that cannot be changed.
- * needs: root. timeout: 120
+ * Needs root.
  * waits: yes
  */
 #include "client/dataset/manifest_file.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Freeing space, through the public calls: several directories, copies whose source has changed,
- * parts of copies in other directories. timeout: 120 */
+ * parts of copies in other directories. */
 #include "client/include/leat/leat_stage.h"
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Holes of files stay holes, in copies and in what is staged out; zeros that use space at the
- * source are equal data, and become holes. timeout: 60 */
+ * source are equal data, and become holes. */
 #include "client/include/leat/leat_stage.h"
 
 #include <fcntl.h>

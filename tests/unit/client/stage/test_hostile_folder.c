@@ -2,7 +2,7 @@
 /*
  * What other users have put below a stage directory before it is used: links, folders and files of
  * their own, pipes, second names. Each is refused with a message that names it, or removed, and
- * nothing outside changes; for root and for an ordinary user. needs: root. timeout: 120
+ * nothing outside changes; for root and for an ordinary user. Needs root.
  * waits: yes
  */
 #include "client/include/leat/leat_stage.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Leftovers of interrupted calls, and of previous owners and versions. timeout: 60 */
+/* Leftovers of interrupted calls, and of previous owners and versions. */
 #include "client/include/leat/leat_stage.h"
 
 #include <setjmp.h>

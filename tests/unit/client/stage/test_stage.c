@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Staging between local directories, through the public calls. timeout: 120
+/* Staging between local directories, through the public calls.
  * waits: yes */
 #include "client/include/leat/leat_stage.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Staging out where a rename that was executed returns an error, or fails. timeout: 60 */
+/* Staging out where a rename that was executed returns an error, or fails. */
 #include "client/include/leat/leat_stage.h"
 
 #include <errno.h>

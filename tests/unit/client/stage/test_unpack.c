@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Archives staged as folders, through the public calls: their content, what they must not do, and
- * the leftovers when the process dies. timeout: 120 */
+ * the leftovers when the process dies. */
 #include "client/include/leat/leat_stage.h"
 
 #include <fcntl.h>
