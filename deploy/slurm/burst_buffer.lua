@@ -4,21 +4,21 @@ Staging of data sets as a burst buffer of Slurm (BurstBufferType=burst_buffer/lu
 
     #BB_LUA leat=imagenet@v1,labels@v3 limit=200G
 
-  submission   the line is understood, or the user gets the error at once
-  pending      data_in: are the data sets there, do they fit? If not, the job stays pending and its
-               reason (squeue) is our sentence
-  allocated    pre_run: staged on all of the job's nodes before the script starts. If that fails,
-               the job goes back to pending, its reason is "Burst buffer pre_run error", and our
-               sentence is its comment (squeue -O AdminComment); Slurm tries again later
-  afterwards   teardown: the job's leases are given back; the copies stay, until room is needed
+    submission   checks the line; the user gets an error immediately
+  pending      data_in: checks that the data sets exist and fit. If not, the job stays pending, and
+               its reason (squeue) is the message of leat-slurm
+  allocated    pre_run: stages on all of the job's nodes before the script starts. If that fails,
+               the job is pending again with the reason "Burst buffer pre_run error", and its
+               comment (squeue -O AdminComment) is the message; Slurm tries again later
+  afterwards   teardown: releases the job's leases; the copies stay until space is needed
 
-No node is drained by any of this. Runs in a process of slurmctld's own, as SlurmUser; what has to be
-done is done by leat-slurm (leat-slurm.conf). The number of arguments differs between the versions
-of Slurm, so only the first ones are named.
+None of these steps drains a node. Runs in a separate process of slurmctld, as SlurmUser; leat-slurm
+(leat-slurm.conf) does the work. The number of arguments differs between the versions of Slurm, so
+only the first arguments are named.
 ]]--
 
 lua_script_name = "burst_buffer.lua"
--- What a site may have otherwise: where the helper is, and Directive= of burst_buffer.conf.
+-- A site may change these: the path of the helper, and Directive= of burst_buffer.conf.
 local helper = "/usr/share/leat/slurm/leat-slurm"
 local directive = "BB_LUA"
 
@@ -26,12 +26,12 @@ local function quoted(text)
 	return "'" .. tostring(text):gsub("'", "'\\''") .. "'"
 end
 
--- What a user wrote, for a message: short, and in letters that do nothing.
+-- Returns a user's text for a message: at most 80 characters, in printable ASCII.
 local function shown(text)
 	return "'" .. text:sub(1, 80):gsub("[^\32-\126]", "?") .. "'"
 end
 
--- Runs the helper: slurm.SUCCESS, or slurm.ERROR and what it said.
+-- Runs the helper. Returns slurm.SUCCESS, or slurm.ERROR and the helper's message.
 local function run(...)
 	local command = quoted(helper)
 	for _, word in ipairs({...}) do
@@ -52,8 +52,8 @@ local function run(...)
 	return slurm.ERROR, said
 end
 
--- The words of all directives of a script: {leat = ..., limit = ...}, nil without leat=; or nil
--- and what is wrong.
+-- Returns the words of all directives of a script: {leat = ..., limit = ...}; nil without leat=;
+-- nil and a message if a directive is invalid.
 local function wanted(path)
 	local file = io.open(path, "r")
 	if file == nil then
@@ -90,8 +90,8 @@ local function wanted(path)
 	return words
 end
 
--- The nodes that the job has been given. `scontrol show job` would write the job's name before
--- them, which may be anything. With the number of an array squeue tells of all its tasks.
+-- Returns the nodes that are allocated to the job. Not by `scontrol show job`, which prints the
+-- job's name, arbitrary text, before them. For the number of an array squeue prints all its tasks.
 local function nodes_of(job_id)
 	local ask = "squeue -h -t all -j %d -o '%%A %%N' 2>/dev/null"
 	local pipe = io.popen(ask:format(tonumber(job_id)))

@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 --[[
-JobSubmitPlugins=lua: makes of `sbatch --stage=NAME@VERSION` (spank_leat.so) the line that
-burst_buffer.lua reads, so that staging happens before the job starts and its failure is the job's
-reason in squeue. Without this, or without the burst buffer, the tasks themselves wait for the data.
+JobSubmitPlugins=lua: turns `sbatch --stage=NAME@VERSION` (spank_leat.so) into the line that
+burst_buffer.lua reads. So staging precedes the start of the job, and squeue has the reason if it
+fails. Without this script or the burst buffer, the tasks wait for the data.
 If the site has a job_submit.lua, call leat_stage(job_desc) from it.
 ]]--
 
