@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The order of a mixture in a process that is forked while another thread makes its tables.
- * timeout: 60 */
+ * timeout: 60
+ * tsan: no (TSan refuses threads in a forked child) */
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -95,9 +96,6 @@ static void test_a_fork_while_tables_are_made(void **state)
 	struct leat_order *order;
 	int64_t want[POSITIONS];
 	(void)state;
-#ifdef __SANITIZE_THREAD__
-	skip(); /* TSan refuses threads in a forked child */
-#endif
 	make_folder(NULL, "order", folder);
 	ds = open_files(folder);
 	struct leat_mix_part parts[2] = {{ds, 2}, {ds, 1}};
