@@ -11,6 +11,11 @@
  * kernel request the attributes, and that reply lowers i_size (kernel_size_helper.c). While
  * pages with such zeros exist, no reply gives the file a greater length.
  *
+ * A reply that lowers i_size makes zeros too: the kernel then clears the rest of the page that the
+ * new end is in, which may be as large as a READ (a large folio). If a READ holds that page, the
+ * kernel clears it after the reply to the READ, so over newer data. This page counts as short until
+ * it has been dropped.
+ *
  * For the same reason the kernel discards attributes that it requested before pages were dropped
  * or before a write of its own ended, and a read then uses the old i_size. So before a reply to
  * GETATTR that the kernel might discard, the helper makes the kernel request the attributes,
@@ -346,8 +351,8 @@ bool kernel_size_not_notified(const struct leatfs *fs, struct ino ino, uint64_t 
 	return k != NULL && shows_less(k, size);
 }
 
-/* Drops the rest of the last page, then has the helper confirm that i_size is not above the smaller
- * size. Without that each later reply with that size would start another drop. */
+/* Drops the page that the new end is in, then has the helper confirm that i_size is not above the
+ * smaller size. Without that each later reply with that size would start another drop. */
 static void drop_tail(void *arg)
 {
 	struct kernel_size *k = arg;
@@ -376,14 +381,15 @@ static void drop_tail(void *arg)
 
 /* On a reply with a smaller size the kernel fills the rest of the last page with zeros; these must
  * not become visible when the file grows again, so a fiber drops that page after the reply is sent.
- * The kernel itself drops the pages after it. The fiber drops no other page: a write of this mount
- * may hold the lock of one, and itself wait for the drop. */
+ * (The size may be a multiple of the page size: the kernel's pages may be larger.) The kernel
+ * itself drops the pages after it. The fiber drops no other page: a write of this mount may hold
+ * the lock of one, and itself wait for the drop. */
 static void shrinks(struct kernel_size *k, uint64_t size)
 {
 	int rc;
 
-	if (size % (uint64_t)sysconf(_SC_PAGESIZE) == 0)
-		return; /* the size ends with a page: the page has no rest */
+	if (size == 0)
+		return; /* no page has a rest */
 	if (k->tail_last < size)
 		k->tail_last = size;
 	if (k->tail_from == NO_TAIL)
@@ -408,7 +414,8 @@ static void shrinks(struct kernel_size *k, uint64_t size)
 /* Limits the size in the reply to the helper. This reply does not wait until short pages are
  * dropped, since that may wait for the READ for which the helper queries. i_size was above
  * asked_end, where the data of that READ end. So zeros that begin before asked_end are already
- * visible, or do not exist, and need no limit. */
+ * visible, or do not exist, and need no limit. The exception is a page that is being cleared after
+ * an earlier reply (shrinks), perhaps to a helper that the READ no longer waits for. */
 static void limit_for_helper(struct kernel_size *k, uint64_t *size)
 {
 	uint64_t most = SIZE_UNKNOWN;
@@ -416,7 +423,8 @@ static void limit_for_helper(struct kernel_size *k, uint64_t *size)
 	if (k->previous)
 		/* ASK_ANYWAY: no limit; after a wait that timed out */
 		most = k->asked_end;
-	else if (k->n_short > 0 && (k->asked_end == ASK_ANYWAY || k->end >= k->asked_end))
+	else if (k->n_short > 0 &&
+		 (k->tail || k->asked_end == ASK_ANYWAY || k->end >= k->asked_end))
 		most = k->end;
 	if (most < *size) {
 		*size = most;
@@ -496,7 +504,8 @@ bool kernel_size_notify(struct leatfs *fs, struct ino ino, pid_t who, uint64_t b
 		if (!told && *size != k->noted)
 			unnoted(k);
 	}
-	if (!told && *size < k->most && k->most != SIZE_UNKNOWN)
+	/* Where i_size is unknown: a READ waits for the helper, since i_size may be too large. */
+	if (!told && *size < k->most && (k->most != SIZE_UNKNOWN || (who != 0 && who == k->asker)))
 		shrinks(k, *size);
 	if (!told)
 		grown(k, *size);
