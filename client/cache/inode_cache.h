@@ -162,8 +162,8 @@ struct inode_io {
 	bool reservation_written;   /* some bytes of it may be written */
 	/* Append reservations with this change counter or an older one are recalled. */
 	uint64_t reservation_void;
-	/* Wrote in the background under a write lease, since flush_visible last left nothing
-	 * unflushed. */
+	/* This client has written in the background under a write lease since flush_visible last
+	 * left nothing unflushed. */
 	bool wrote_under_lease;
 	/* Writes of mapped pages without a lease; and how many of them are visible on all mounts,
 	 * because no mount caches older pages. */

@@ -86,8 +86,8 @@ void failure_detector_poll(struct cluster *c, uint64_t due_us)
 	int rc;
 
 	if (now > due_us + c->params->lease_margin_ms * 1000ull / 2) {
-		log_warn("this server was paused for %llu ms: for %llu ms silence does not mark a "
-			 "target down",
+		log_warn("this server was paused for %llu ms: silence marks no target down for "
+			 "the next %llu ms",
 			 (unsigned long long)(now - due_us) / 1000,
 			 (unsigned long long)bound_us / 1000);
 		c->detect_from_us = now + bound_us;
