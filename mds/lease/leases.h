@@ -7,8 +7,8 @@
  * session has a lease, and nothing that a client may have cached is changed until its lease has
  * expired (lease_check.h).
  *
- * A contended inode, whose leases are recalled repeatedly, gets none for a while: a request
- * without a lease costs one round trip, a recall three.
+ * A contended inode, whose leases are recalled repeatedly, gets none for 50 ms, and for twice as
+ * long each time up to 3.2 s: a request without a lease costs one round trip, a recall three.
  *
  * Owned by the loop; nothing here yields.
  */
@@ -81,8 +81,7 @@ void leases_drop_inode(struct leases *ls, struct ino ino);
 struct lease_file *leases_block(struct leases *ls, struct ino ino);
 /* Undoes one leases_block. f may be freed. */
 void leases_unblock(struct leases *ls, struct lease_file *f);
-/* Notes that the leases on the inode were recalled. If that happens often, leases are not given for
- * a while. */
+/* Notes that the leases on the inode were recalled. If that happens often, it is contended. */
 void lease_mark_contended(struct leases *ls, struct ino ino);
 
 #endif
