@@ -35,7 +35,8 @@ static const struct {
 	{"suid", MS_NOSUID, false},
 	{"nodev", MS_NODEV, true},
 	{"dev", MS_NODEV, false},
-	/* mount(8) does not pass on suid and dev, since they are its defaults. */
+	/* mount(8) does not pass on suid and dev, since they are its defaults. It passes these on
+	 * after its own words, so they lift the default only, and no nosuid or nodev. */
 	{"allow_suid", MS_NOSUID, false},
 	{"allow_dev", MS_NODEV, false},
 	{"noexec", MS_NOEXEC, true},
@@ -64,6 +65,8 @@ bool kernel_flag_word(const char *word, unsigned long *flags, unsigned long *sai
 	for (size_t i = 0; i < ARRAY_SIZE(flag_words); i++) {
 		if (strcmp(word, flag_words[i].word) != 0)
 			continue;
+		if (strncmp(word, "allow_", 6) == 0 && (*said & flag_words[i].flag))
+			return true;
 		if (flag_words[i].on)
 			*flags |= flag_words[i].flag;
 		else

@@ -12,8 +12,9 @@
 
 struct mount_options;
 
-/* Applies one word of -o that is a flag of mount(2) to *flags, and adds the flag to *said. Returns
- * false if the word is no such flag, and changes nothing then. */
+/* Applies one word of -o that is a flag of mount(2) to *flags, and adds the flag to *said.
+ * allow_suid and allow_dev change nothing if an earlier word has said that flag. Returns false if
+ * the word is no such flag, and changes nothing then. */
 bool kernel_flag_word(const char *word, unsigned long *flags, unsigned long *said);
 
 /* Mounts o->source, under that name, at o->mountpoint. *ret_fd: the device that serves the mount;

@@ -33,6 +33,20 @@ static void test_words(void **state)
 	assert_int_equal(flags, MS_NOSUID | MS_NOEXEC | MS_NOATIME);
 }
 
+/* mount(8) moves nosuid before the other options. */
+static void test_the_stricter_word_holds(void **state)
+{
+	unsigned long flags = MS_NOSUID | MS_NODEV, said = 0;
+
+	(void)state;
+	assert_true(kernel_flag_word("nosuid", &flags, &said));
+	assert_true(kernel_flag_word("allow_suid", &flags, &said));
+	assert_true(kernel_flag_word("allow_dev", &flags, &said));
+	assert_int_equal(flags, MS_NOSUID);
+	assert_true(kernel_flag_word("nodev", &flags, &said));
+	assert_int_equal(flags, MS_NOSUID | MS_NODEV);
+}
+
 static void test_a_mount_is_found(void **state)
 {
 	struct kernel_mount_info info;
@@ -60,6 +74,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_words),
+		cmocka_unit_test(test_the_stricter_word_holds),
 		cmocka_unit_test(test_a_mount_is_found),
 		cmocka_unit_test(test_only_leat_is_remounted),
 	};
