@@ -237,7 +237,8 @@ static void a_helper_that_is_late(void)
 {
 	uint64_t reads;
 
-	open_it(100);
+	open_it(3000);
+	n->attr.size = 100;
 	reads = send_page_read(0);
 	wait_asked(1);
 	assert_int_equal(helper_getattr(), 100);
@@ -249,7 +250,6 @@ static void a_helper_that_is_late(void)
 	assert_int_equal(kernel_wait(&rig.k, reads, &r), 0);
 	assert_int_equal(r.len, 3000);
 	wait_notified();
-	n->attr.size = 100;
 }
 RIG_TEST(a_helper_that_is_late)
 
