@@ -681,11 +681,9 @@ static void make_home(struct run *r)
 	r->m->made = true;
 }
 
-/*
- * A truncation or punch that the dead predecessor requested may be durable as an intent, and still
+/* A truncation or punch that the dead predecessor requested may be durable as an intent, and still
  * wait for a target that is down: it may take effect at any time until a reply says that it has.
- * Another operation on the file's data as a whole, here one without effect, comes after it.
- */
+ * Another operation on the file's data as a whole, here one without effect, comes after it. */
 static void wait_for_intents(struct run *r, struct ino ino)
 {
 	const uint32_t mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;

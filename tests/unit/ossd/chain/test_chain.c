@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Chains of two and three members over the simulated network: all members are equal, whatever
- * fails.
- */
+/* Chains of two and three members over the simulated network: all members are equal, whatever
+ * fails. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
