@@ -9,6 +9,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 
@@ -98,9 +99,14 @@ class Plugin:
             stdin=subprocess.DEVNULL, stderr=self.log,
             env=dict(os.environ, LEAT_CONF=self.c.dev + "/conf", PYTHONDONTWRITEBYTECODE="1",
                      PATH=self.c.dir + "/bin:" + os.environ["PATH"]))
-        wait_until(lambda: os.path.exists(self.socket), 20, "the plugin serves")
+        wait_until(self.serves, 20, "the plugin serves")
         self.channel = grpc.insecure_channel("unix://" + self.socket)
         return self
+
+    def serves(self):
+        # Its socket exists a moment before it listens.
+        with socket.socket(socket.AF_UNIX) as s:
+            return s.connect_ex(self.socket) == 0
 
     def pid(self):
         return children(self.process.pid)[0] if self.first else self.process.pid
@@ -109,7 +115,7 @@ class Plugin:
         self.channel.close()
         os.kill(self.pid(), signal.SIGTERM)
         try:
-            self.process.wait(20)
+            self.process.wait(300)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
