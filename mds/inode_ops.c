@@ -56,7 +56,7 @@ int file_get(struct op *op, struct ino ino, enum view view, struct inode **ret_i
 void inode_changed(struct op *op, struct inode_rec *rec)
 {
 	ASSERT(PLANTED_BUG(MDS_NO_RECALL) ||
-	       !lease_foreign(&op->m->leases, rec->attr.ino, op->session, false));
+	       !lease_foreign(&op->m->leases, rec->attr.ino, op->session, LEASE_CACHING));
 	rec->attr.ctime_ns = op_now(op);
 	rec->attr.change++;
 }

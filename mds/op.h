@@ -36,8 +36,9 @@ struct op {
 	/* Inodes with leases that must be recalled (lease/recall.h). */
 	struct ino recall[8];
 	uint32_t n_recall;
-	bool recall_writes; /* Recall write leases only. */
-	bool recall_own;    /* Recall those of `session` as well. */
+	unsigned recall_modes;  /* of enum lease_mode: recall leases that have one of them */
+	bool recall_own;        /* Recall those of `session` as well. */
+	uint64_t recall_change; /* LEASE_APPEND: struct holder.change */
 	/* Inodes whose leases were recalled. They get no new ones until the critical section has
 	 * run. */
 	struct lease_file *blocked[16];

@@ -40,7 +40,7 @@ static void intent_session(struct mds *m, struct intent *in)
 static void may_have_begun(struct intent *in)
 {
 	if (in->rec.kind == INTENT_TRIM)
-		in->file->truncating = in->file->trimming = true;
+		in->file->truncation = TRUNCATION_TRIMS;
 }
 
 static void intent_run(void *arg)

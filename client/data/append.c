@@ -71,23 +71,18 @@ int append_reserve(struct ll_file *f, uint64_t len, struct append_range *p)
 	return 0;
 }
 
-int append_recall(struct client *c, const struct cb_append_recall_req *req)
+int append_recall(struct inode *i, uint64_t change)
 {
-	struct inode *i = inode_peek(c, req->ino);
-	struct inode_io *d = i != NULL ? i->data : NULL;
-	int rc = 0;
+	struct inode_io *d = i->data;
 
-	if (d != NULL && req->change > d->reservation_void)
-		d->reservation_void = req->change;
-	while (d != NULL && rc >= 0 && d->reservation != 0 && d->reservation <= req->change &&
-	       !PLANTED_BUG(CLIENT_STALE_PLACE))
-		rc = waitq_wait(&d->append_q, NO_DEADLINE);
+	if (d == NULL)
+		return 0;
+	if (change > d->reservation_void)
+		d->reservation_void = change;
+	while (d->reservation != 0 && d->reservation <= change && !PLANTED_BUG(CLIENT_STALE_PLACE))
+		TRY(waitq_wait(&d->append_q, NO_DEADLINE));
 	/* The write of an append that was interrupted may still be in flight. */
-	if (d != NULL && rc >= 0)
-		rc = wb_flush_visible(d);
-	if (i != NULL)
-		inode_put(c, i);
-	return rc;
+	return wb_flush_visible(d);
 }
 
 /* Returns true if the range fits into one coalescing unit. */

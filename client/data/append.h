@@ -12,16 +12,15 @@
 
 #include "common/base/status.h"
 
-struct cb_append_recall_req;
-struct client;
+struct inode;
 struct inode_io;
 struct ll_file;
 
-/* Handles cb_append_recall, the recall of append reservations. Voids all of them up to the change
- * counter of the request, also those whose reply has not arrived. Returns when no append uses one
- * and what was written is visible. Does not wait for requests to the MDS. Returns 0 or -LE_INTR.
- * Yields. */
-int append_recall(struct client *c, const struct cb_append_recall_req *req) CHECK_RESULT;
+/* Handles the recall of LEASE_APPEND. Voids all reservations up to this change counter, also those
+ * whose reply has not arrived. Returns when no append uses one and what was written is visible.
+ * Does not wait for requests to the MDS. The caller has a reference to the inode. Returns 0 or
+ * -LE_INTR. Yields. */
+int append_recall(struct inode *i, uint64_t change) CHECK_RESULT;
 
 /* The append reservation of one append: bytes [off, end) of the file. end 0: none yet. lost: other
  * clients have written in it. */

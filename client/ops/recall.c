@@ -10,6 +10,7 @@
 #include "client/cache/lease_return.h"
 #include "client/cache/prefetch_cache.h"
 #include "client/client.h"
+#include "client/data/append.h"
 #include "client/data/write.h"
 #include "client/ops/delegated_open.h"
 #include "client/servers/session.h"
@@ -19,6 +20,7 @@
 #include "common/base/log.h"
 #include "common/base/planted_bug.h"
 #include "common/base/status.h"
+#include "common/proto/mds_proto.h"
 #include "common/proto/types.h"
 #include "common/rt/fiber.h"
 #include "common/rt/loop.h"
@@ -147,7 +149,17 @@ static int reported_opens(struct client *c, struct inode *i)
 	return rc;
 }
 
-int lease_recall(struct client *c, struct ino ino)
+static int recall_appends(struct client *c, struct ino ino, uint64_t change)
+{
+	struct inode *i = inode_peek(c, ino);
+	int rc = i != NULL ? append_recall(i, change) : 0;
+
+	if (i != NULL)
+		inode_put(c, i);
+	return rc;
+}
+
+static int recall_cached(struct client *c, struct ino ino)
 {
 	struct inode *i = inode_peek(c, ino);
 	bool data = true;
@@ -175,6 +187,15 @@ int lease_recall(struct client *c, struct ino ino)
 	if (c->invalidate != NULL)
 		c->invalidate(c->arg, ino, data);
 	return rc == -LE_INTR ? rc : 0;
+}
+
+int lease_recall(struct client *c, const struct cb_recall_req *req)
+{
+	if ((req->modes & LEASE_APPEND) != 0)
+		TRY(recall_appends(c, req->ino, req->change));
+	if ((req->modes & LEASE_CACHING) == 0)
+		return 0;
+	return recall_cached(c, req->ino);
 }
 
 int lease_owner_changed(struct client *c, struct ino ino)

@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/proto/types.h"
 
+struct cb_recall_req;
 struct client;
 
 /* Called when a session is opened, or resumed at a restarted MDS: ends all leases. On return the
@@ -20,9 +21,10 @@ void lease_void_all(struct client *c, uint32_t lease_ms, bool goes_on);
  * returns leases of evicted inodes. Does not yield. */
 void lease_tick(struct client *c);
 
-/* Handles cb_recall. Returns when nothing of the inode is cached and all written data is visible.
- * Returns 0, -LE_INTR, or the error of reporting a delegated open. Yields. */
-int lease_recall(struct client *c, struct ino ino) CHECK_RESULT;
+/* Handles cb_recall. For LEASE_APPEND: see append_recall. For LEASE_CACHING, returns when nothing
+ * of the inode is cached and all written data is visible. Returns 0, -LE_INTR, or the error of
+ * reporting a delegated open. Yields. */
+int lease_recall(struct client *c, const struct cb_recall_req *req) CHECK_RESULT;
 /* Handles cb_owner. If the inode is open, returns when the kernel has been notified of the new
  * owner. Yields. */
 int lease_owner_changed(struct client *c, struct ino ino) CHECK_RESULT;

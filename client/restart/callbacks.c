@@ -2,12 +2,16 @@
 #include "client/restart/callbacks.h"
 
 #include "client/client.h"
-#include "client/data/append.h"
 #include "client/ops/file_lock.h"
 #include "client/ops/recall.h"
 #include "client/servers/cluster_map.h"
 #include "common/base/assert.h"
 #include "common/proto/mds_proto.h"
+
+static bool recalls_caching(const struct cb_recall_req *req)
+{
+	return (req->modes & LEASE_CACHING) != 0;
+}
 
 int session_callback(void *arg, struct rpc_client *rpc, uint16_t op, const void *req, void *rep)
 {
@@ -19,14 +23,13 @@ int session_callback(void *arg, struct rpc_client *rpc, uint16_t op, const void 
 		return 0;
 	}
 	/* The reply would mean that this client has reported all open files. */
-	if ((op == OP_cb_recall || op == OP_cb_owner) && c->reporting)
+	if (c->reporting &&
+	    (op == OP_cb_owner || (op == OP_cb_recall && recalls_caching(req))))
 		return -LE_NOT_READY;
 	if (op == OP_cb_recall)
-		return lease_recall(c, ((const struct cb_recall_req *)req)->ino);
+		return lease_recall(c, (const struct cb_recall_req *)req);
 	if (op == OP_cb_owner)
 		return lease_owner_changed(c, ((const struct cb_owner_req *)req)->ino);
-	if (op == OP_cb_append_recall)
-		return append_recall(c, (const struct cb_append_recall_req *)req);
 	if (op == OP_cb_unlocked) {
 		lock_unlocked(c, ((const struct cb_unlocked_req *)req)->ino);
 		return 0;

@@ -27,9 +27,9 @@
 
 /* 2: struct piece has stored_sum. 3: accepted writes are repeated first (FRAME_SEEN). 4: clients
  * that have an inode open are notified of its new owner (cb_owner). 5: targets that were given up,
- * clocks in heartbeats, the next chunk of a file. */
-#define PROTO_VERSION_MIN 5u
-#define PROTO_VERSION_MAX 5u
+ * clocks in heartbeats, the next chunk of a file. 6: append reservations are a mode of leases. */
+#define PROTO_VERSION_MIN 6u
+#define PROTO_VERSION_MAX 6u
 
 enum frame_type {
 	FRAME_HELLO = 1,      /* handshake, messages of both sides */

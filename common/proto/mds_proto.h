@@ -75,7 +75,6 @@
 	M(0x0181, cb_map_changed, CTRL) \
 	M(0x0182, cb_recall, CTRL) \
 	M(0x0183, cb_unlocked, CTRL) \
-	M(0x0184, cb_append_recall, CTRL) \
 	M(0x0185, cb_owner, CTRL)
 
 /* ---- sessions and cluster ---- */
@@ -411,8 +410,8 @@ enum close_flags {
 #define mds_close_rep_FIELDS(F) F(attr, attr)
 /*
  * Reserves [off, off + len) at the end of the file for one O_APPEND write, durably, unless the file
- * is truncated (cb_append_recall). size: the file's size at this client, its own writes included.
- * change, n_truncations: of the file.
+ * is truncated (cb_recall with LEASE_APPEND). size: the file's size at this client, its own writes
+ * included. change, n_truncations: of the file.
  *
  * had_end: the client had a reservation that ends there, under a session that has ended, when the
  * file had had_truncations (0: none). It gets the same one, if the file was not truncated since.
@@ -548,20 +547,33 @@ enum peer_less {
 /* The cluster map has this epoch now. The client then reads the new map (mds_map_get). */
 #define cb_map_changed_req_FIELDS(F) F(u32, epoch)
 #define cb_map_changed_rep_FIELDS(F)
-/* The lease of the session on the inode ends with the answer. The client answers when it no longer
- * caches anything of the inode and, of a write lease, when its writes are visible to all clients.
- * The server also sends it to a session without a lease, to learn whether the client has the file
- * open. */
-#define cb_recall_req_FIELDS(F) F(ino, ino)
+/*
+ * What a session may do with an inode: bits of one lease (mds/lease/leases.h). LEASE_READ: cache
+ * attributes, data and names. LEASE_SHARED: cache the attributes that writers do not change.
+ * LEASE_WRITE: delay writes, and compute size and times. LEASE_APPEND: write in the ranges that
+ * mds_append has reserved.
+ */
+enum lease_mode {
+	LEASE_READ = 1 << 0,
+	LEASE_SHARED = 1 << 1,
+	LEASE_WRITE = 1 << 2,
+	LEASE_APPEND = 1 << 3,
+	LEASE_CACHING = LEASE_READ | LEASE_SHARED | LEASE_WRITE,
+};
+/*
+ * These modes of the session's lease on the inode end with the answer.
+ * LEASE_CACHING: the client answers when it no longer caches anything of the inode and, of a write
+ * lease, when its writes are visible to all clients. The server also sends it to a session without
+ * a lease, to learn whether the client has the file open.
+ * LEASE_APPEND: the file is about to be truncated. Reservations that were given with this change
+ * counter or an older one are void. The client answers when it has no write in flight to such a
+ * reservation. Other modes: change is 0.
+ */
+#define cb_recall_req_FIELDS(F) F(ino, ino) F(u8, modes) F(u64, change)
 #define cb_recall_rep_FIELDS(F)
 /* An owner of this session that waits for a lock on the file may try again. */
 #define cb_unlocked_req_FIELDS(F) F(ino, ino)
 #define cb_unlocked_rep_FIELDS(F)
-/* The file is about to be truncated: append reservations that were given with this change counter
- * or an older one are void. The client answers when it has no write in flight to such a
- * reservation. */
-#define cb_append_recall_req_FIELDS(F) F(ino, ino) F(u64, change)
-#define cb_append_recall_rep_FIELDS(F)
 /* An inode that the client has open has another owner or group. The client answers when it has
  * notified its kernel, or cannot. */
 #define cb_owner_req_FIELDS(F) F(ino, ino)

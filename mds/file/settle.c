@@ -45,7 +45,7 @@ static int settle_look(struct op *op, const void *in, void *vout)
 static int settle_txn(struct op *op, const void *in, void *vout)
 {
 	struct settle *st = vout;
-	const struct open_file *f = st->file;
+	struct open_file *f = st->file;
 	const struct inode_rec *old;
 	struct inode_rec *rec;
 	struct inode *i;
@@ -60,6 +60,7 @@ static int settle_txn(struct op *op, const void *in, void *vout)
 		return -LE_AGAIN;
 	TRY(op_changes(op, f->ino));
 	rec = inode_edit(op->store, i);
+	size_is_settled(f);
 	rec->attr.flags &= ~(uint32_t)ATTR_UNSETTLED;
 	rec->flags &= ~(uint32_t)INODE_TRUNCATING;
 	preallocated_take(op, rec, &st->preallocated, &st->ends);

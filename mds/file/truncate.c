@@ -8,12 +8,12 @@
 #include "mds/attr_apply.h"
 #include "mds/background.h"
 #include "mds/cluster/placement.h"
-#include "mds/file/append_recall.h"
 #include "mds/file/chain_stat.h"
 #include "mds/file/preallocated.h"
 #include "mds/file/stripe.h"
 #include "mds/inode_ops.h"
 #include "mds/lease/lease_check.h"
+#include "mds/lease/recall.h"
 #include "mds/op_execute.h"
 
 #define AGAIN_MS 500u
@@ -209,9 +209,7 @@ static void finish_trim(struct op *op, const struct intent_rec *in, struct inode
 	 * truncation. */
 	f->size = f->used = 0;
 	if (f->n_writers > 0)
-		f->must_query_size = f->cut = true;
-	if (!is_own(op, f))
-		f->not_exclusive = true;
+		size_is_truncated(f, is_own(op, f));
 }
 
 static int finish_txn(struct op *op, const void *vin, void *vout)
@@ -274,7 +272,7 @@ static int abandon_txn(struct op *op, const void *vin, void *vout)
 	rec = inode_edit(op->store, i);
 	if (f != NULL && fi->rec->kind == INTENT_TRIM) { /* reservations were recalled already */
 		rec->append_end = 0;
-		open_file_ends_unknown(f);
+		f->append_end = APPEND_END_UNKNOWN;
 	}
 	inode_was_truncated(rec);
 	inode_changed(op, rec);
@@ -323,6 +321,36 @@ static bool tries_on(struct mds *m, const struct intent_rec *rec, int rc)
 	return mds_sleep_ms(m, AGAIN_MS) == 0;
 }
 
+static int look_change(struct op *op, const void *in, void *out)
+{
+	const struct inode_rec *rec;
+	int rc = inode_get(op->store, *(const struct ino *)in, VIEW_NEWEST, NULL, &rec);
+
+	if (rc == 0)
+		*(uint64_t *)out = rec->attr.change;
+	return rc == -LE_NOENT ? 0 : rc;
+}
+
+/* Recalls LEASE_APPEND from all sessions, that of the request included. Called while appends get no
+ * reservation (open_file.truncation). Returns 0 when no client writes, now or later, to an older
+ * one. */
+static int recall_appends(struct op *op, struct ino ino)
+{
+	uint64_t change = UINT64_MAX;
+	int rc;
+
+	TRY(op_read(op, look_change, &ino, &change));
+	op->recall[0] = ino;
+	op->n_recall = 1;
+	op->recall_modes = LEASE_APPEND;
+	op->recall_own = true;
+	op->recall_change = change;
+	rc = op_recall(op);
+	op_unblock(op);
+	op->recall_change = 0;
+	return rc;
+}
+
 static int carry_out(struct op *op, struct open_file *f, uint64_t intent,
 		     const struct intent_rec *rec, struct attr *ret_attr, bool *ret_shown)
 {
@@ -332,10 +360,11 @@ static int carry_out(struct op *op, struct open_file *f, uint64_t intent,
 	/* The intent is durable: the deadline of the request does not apply. */
 	fiber_set_deadline(NO_DEADLINE);
 	do {
-		rc = f->truncating ? append_recall_all(op, f) : 0;
+		rc = f->truncation != TRUNCATION_NONE ? recall_appends(op, f->ino) : 0;
 	} while (tries_on(op->m, rec, rc));
 	TRY(rc);
-	f->trimming = f->truncating;
+	if (f->truncation != TRUNCATION_NONE)
+		f->truncation = TRUNCATION_TRIMS;
 	do {
 		rc = apply(op->m, intent, rec, &fi.applied);
 	} while (tries_on(op->m, rec, rc));
@@ -371,9 +400,10 @@ int data_carry_out(struct op *op, struct open_file *f, uint64_t intent,
 	bool shown = false;
 	int rc;
 
-	f->truncating = rec->kind == INTENT_TRIM;
+	if (rec->kind == INTENT_TRIM && f->truncation == TRUNCATION_NONE)
+		f->truncation = TRUNCATION_BEGUN;
 	rc = carry_out(op, f, intent, rec, ret_attr, &shown);
-	f->truncating = f->trimming = false;
+	f->truncation = TRUNCATION_NONE;
 	/* Only now: a read that holds pages at its client may itself wait for the end of the
 	 * truncation. */
 	if (shown && !is_alone(op, f))
@@ -436,7 +466,9 @@ void data_drop(struct op *op, struct inode_rec *rec)
 	rec->flags &= ~(uint32_t)INODE_TRUNCATING;
 	/* No session has a capability for the new generation yet. */
 	rec->attr.flags &= ~(uint32_t)ATTR_UNSETTLED;
-	if (f != NULL)
+	if (f != NULL) {
 		f->size = f->used = 0;
+		size_is_settled(f);
+	}
 	open_file_counted(&op->m->opens, f);
 }

@@ -30,7 +30,8 @@ static uint32_t find_assumed_open(struct mds *m, struct holder *as, bool *ret_an
 			if (n == ASSUMED_CONCURRENT)
 				return n;
 			session_ref(se);
-			as[n++] = (struct holder){m, se, o->file->ino, 0};
+			as[n++] = (struct holder){
+				.m = m, .session = se, .ino = o->file->ino, .modes = LEASE_CACHING};
 		}
 	}
 	return n;

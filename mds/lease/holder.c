@@ -35,7 +35,7 @@ int holder_call(struct session *se, uint16_t op, const void *req, void *rep)
 
 int holder_recall(const struct holder *a)
 {
-	struct cb_recall_req req = {a->ino};
+	struct cb_recall_req req = {a->ino, a->modes, a->change};
 	struct cb_recall_rep rep;
 
 	return holder_call(a->session, OP_cb_recall, &req, &rep);

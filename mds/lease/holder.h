@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Callbacks to a session that holds something another client needs: a lease, a lock, an append
- * reservation. Shared by recall, owner_notify, assumed_open and file/append_recall.
+ * Callbacks to a session that holds something another client needs: a lease or a lock. Shared by
+ * recall, owner_notify and assumed_open.
  *
  * A session is *late* when its client has not contacted the server for a lease term, and
  * *silent* when it was late and did not answer a callback either. Lateness alone proves nothing,
@@ -22,6 +22,8 @@ struct holder {
 	struct mds *m;
 	struct session *session;
 	struct ino ino;
+	uint8_t modes;   /* of the lease, to be recalled: LEASE_CACHING or LEASE_APPEND */
+	uint64_t change; /* LEASE_APPEND: the newest change counter that reservations may have */
 	int status; /* out: why the fiber stopped before it had an answer; 0 otherwise */
 };
 
@@ -29,8 +31,8 @@ struct holder {
  * the client, -LE_DISCONNECTED, -LE_OVERLOAD if too many callbacks to the session are in flight, or
  * -LE_TIMEDOUT after HOLDER_ASK_MS. Yields. */
 int holder_call(struct session *se, uint16_t op, const void *req, void *rep) CHECK_RESULT;
-/* Sends cb_recall: 0 when the client has given the lease back and reported its opens. Errors as
- * holder_call. Yields. */
+/* Sends cb_recall: 0 when the client has given these modes back and, for LEASE_CACHING, reported
+ * its opens. Errors as holder_call. Yields. */
 int holder_recall(const struct holder *a) CHECK_RESULT;
 /* True if the client of the session has not contacted the server for a lease term. */
 bool holder_is_late(const struct mds *m, const struct session *se);

@@ -21,60 +21,69 @@ const struct session *lease_spared(const struct op *op)
 	return op->recall_own ? NULL : op->session;
 }
 
-static bool is_unsettled(const struct op *op, struct ino ino)
+static int is_unsettled(const struct op *op, struct ino ino)
 {
 	const struct inode_rec *rec;
 	struct inode *i;
+	int rc = inode_get(op->store, ino, VIEW_NEWEST, &i, &rec);
 
-	return inode_get(op->store, ino, VIEW_NEWEST, &i, &rec) == 0 &&
-	       (rec->attr.flags & ATTR_UNSETTLED) != 0;
+	return rc == -LE_MISS ? rc : rc == 0 && (rec->attr.flags & ATTR_UNSETTLED) != 0;
 }
 
-bool lease_is_hidden(const struct op *op, struct ino ino)
+int lease_is_hidden(const struct op *op, struct ino ino)
 {
-	uint32_t own = op->session != NULL && op->session->from_store;
-	const struct open_file *f;
+	const struct open_file *f = open_file_find(&op->m->opens, ino);
+	bool appends = (op->recall_modes & LEASE_APPEND) != 0;
+	bool written = f != NULL && f->n_writers > 0;
+	uint32_t n_here = op->session != NULL && op->session->from_store;
 
-	if (op->m->sessions.n_from_store <= own) /* no session is missing */
-		return false;
-	f = open_file_find(&op->m->opens, ino);
-	return (f == NULL || f->n_writers == 0) && is_unsettled(op, ino);
+	if (!appends && !leases_known(op->m))
+		return 1;
+	/* The session of the request counts as returned, except for a truncation that the previous
+	 * incarnation began: another program of that client may append. */
+	if (appends && f != NULL && f->truncation == TRUNCATION_TRIMS)
+		n_here = 0;
+	if (op->m->sessions.n_from_store <= n_here) /* no session is missing */
+		return 0;
+	if (written && !(appends && f->had_writers))
+		return 0;
+	return is_unsettled(op, ino);
 }
 
-static int leased(struct op *op, const struct ino *inos, uint32_t n, bool write)
+static int leased(struct op *op, const struct ino *inos, uint32_t n, unsigned modes)
 {
 	op->n_recall = 0;
 	op->recall_own = false;
+	op->recall_modes = modes;
 	for (uint32_t i = 0; i < n && !PLANTED_BUG(MDS_NO_RECALL); i++) {
-		if (!leases_known(op->m) || lease_is_hidden(op, inos[i]) ||
-		    lease_foreign(&op->m->leases, inos[i], op->session, write))
+		if (lease_is_hidden(op, inos[i]) != 0 ||
+		    lease_foreign(&op->m->leases, inos[i], op->session, modes))
 			op->recall[op->n_recall++] = inos[i];
 		ASSERT(op->n_recall <= ARRAY_SIZE(op->recall));
 	}
-	op->recall_writes = write;
 	return op->n_recall > 0 ? -LE_LEASED : 0;
 }
 
 int op_changes_all(struct op *op, const struct ino *inos, uint32_t n)
 {
-	return leased(op, inos, n, false);
+	return leased(op, inos, n, LEASE_CACHING);
 }
 
 int op_looks(struct op *op, const struct attr *a)
 {
 	/* A settled file has no writer, so no session has a write lease on it, even from before
 	 * a restart. */
-	return (a->flags & ATTR_UNSETTLED) != 0 ? leased(op, &a->ino, 1, true) : 0;
+	return (a->flags & ATTR_UNSETTLED) != 0 ? leased(op, &a->ino, 1, LEASE_WRITE) : 0;
 }
 
 int op_asks_own(struct op *op, struct ino ino, struct ino reported_ino)
 {
 	if (ino_equal(ino, reported_ino) || reported_ino.v == REPORTED_ALL || op->session == NULL ||
-	    lease_find(&op->m->leases, ino, op->session) == NULL)
+	    (lease_modes(&op->m->leases, ino, op->session) & LEASE_CACHING) == 0)
 		return 0;
 	op->recall[0] = ino;
 	op->n_recall = 1;
-	op->recall_writes = false;
+	op->recall_modes = LEASE_CACHING;
 	op->recall_own = true;
 	return -LE_LEASED;
 }
@@ -97,7 +106,7 @@ static bool writes_alone(const struct open *o)
 
 	/* After a takeover the new process does not have what the previous one wrote. */
 	return o->n_write > 0 && o->n_write == f->n_writers && o->n_read == f->n_readers &&
-	       o->old_write == 0 && !f->not_exclusive;
+	       o->old_write == 0 && size_is_exclusive(f);
 }
 
 /* True if the session may get a lease on an inode with writers. It must have the file open: then
@@ -118,7 +127,7 @@ void op_lease(struct op *op, struct attr *a)
 {
 	struct mds *m = op->m;
 	struct open_file *f;
-	const struct lease *own;
+	enum lease_mode mode = LEASE_READ;
 	struct inode *i;
 	bool unsettled = (a->flags & ATTR_UNSETTLED) != 0, write = false;
 
@@ -131,15 +140,17 @@ void op_lease(struct op *op, struct attr *a)
 		return;
 	if (unsettled && !may_share(op, a, &write))
 		return;
-	if (lease_foreign(&m->leases, a->ino, op->session, !write))
+	if (lease_foreign(&m->leases, a->ino, op->session, write ? LEASE_CACHING : LEASE_WRITE))
 		return;
+	if (unsettled)
+		mode = write ? LEASE_WRITE : LEASE_SHARED;
 	/* The reply that gave the session a write lease may still be in flight: keep the lease
 	 * marked as such, so that it is recalled as a write lease. */
-	own = lease_find(&m->leases, a->ino, op->session);
-	if (!lease_give(&m->leases, op->session, a->ino,
-			write || (unsettled && own != NULL && own->write)))
+	if (unsettled && (lease_modes(&m->leases, a->ino, op->session) & LEASE_WRITE) != 0)
+		mode = LEASE_WRITE;
+	if (!lease_give(&m->leases, op->session, a->ino, mode))
 		return;
 	a->flags |= unsettled && !write ? ATTR_SHARED : ATTR_LEASED;
 	if (write)
-		open_file_ends_unknown(f); /* its client appends without a reservation */
+		f->append_end = APPEND_END_UNKNOWN; /* its client appends without a reservation */
 }

@@ -65,7 +65,15 @@ struct lease *lease_find(const struct leases *ls, struct ino ino, const struct s
 	return f != NULL ? find_in(f, se) : NULL;
 }
 
-bool lease_foreign(const struct leases *ls, struct ino ino, const struct session *se, bool write)
+unsigned lease_modes(const struct leases *ls, struct ino ino, const struct session *se)
+{
+	const struct lease *l = lease_find(ls, ino, se);
+
+	return l != NULL ? l->modes : 0;
+}
+
+bool lease_foreign(const struct leases *ls, struct ino ino, const struct session *se,
+		   unsigned modes)
 {
 	const struct lease_file *f = lease_file_find(ls, ino);
 
@@ -74,7 +82,7 @@ bool lease_foreign(const struct leases *ls, struct ino ino, const struct session
 	list_for_each (n, &f->leases) {
 		const struct lease *l = list_entry(n, struct lease, by_file);
 
-		if (l->session != se && (l->write || !write))
+		if (l->session != se && (l->modes & modes) != 0)
 			return true;
 	}
 	return false;
@@ -105,39 +113,72 @@ static bool is_contended(struct leases *ls, struct ino ino)
 	return ino_equal(q->ino, ino) && loop_now_us() < q->until_us;
 }
 
-bool lease_give(struct leases *ls, struct session *se, struct ino ino, bool write)
+/* The lease of the session, a new one without modes if it has none. NULL: no memory. */
+static struct lease *get_lease(struct leases *ls, struct session *se, struct ino ino)
 {
-	struct lease_file *f = lease_file_find(ls, ino);
+	struct lease_file *f = get_file(ls, ino);
 	struct lease *l = f != NULL ? find_in(f, se) : NULL;
 
-	if (se->ended || (f != NULL && f->n_blocked > 0))
-		return false;
-	if (l != NULL) {
-		l->write = write;
-		return !l->recalling;
-	}
-	if (ls->n >= ls->n_max || is_contended(ls, ino))
-		return false;
-	f = get_file(ls, ino);
-	l = f != NULL ? calloc(1, sizeof(*l)) : NULL;
+	if (f == NULL || l != NULL)
+		return l;
+	l = calloc(1, sizeof(*l));
 	if (l == NULL) {
-		if (f != NULL)
-			trim_file(ls, f);
-		return false;
+		trim_file(ls, f);
+		return NULL;
 	}
 	l->file = f;
 	l->session = se;
-	l->write = write;
 	list_push(&f->leases, &l->by_file);
 	list_push(&se->leases, &l->by_session);
 	ls->n++;
-	return true;
+	return l;
 }
 
-void lease_drop(struct leases *ls, struct lease *l)
+static bool is_one_mode(unsigned modes)
+{
+	return modes != 0 && (modes & (modes - 1)) == 0;
+}
+
+bool lease_give(struct leases *ls, struct session *se, struct ino ino, enum lease_mode caching)
+{
+	struct lease_file *f = lease_file_find(ls, ino);
+	struct lease *l = f != NULL ? find_in(f, se) : NULL;
+	bool has = l != NULL && (l->modes & LEASE_CACHING) != 0;
+
+	ASSERT(is_one_mode(caching) && (caching & LEASE_CACHING) != 0);
+	if (se->ended || (f != NULL && f->n_blocked > 0) ||
+	    (!has && is_contended(ls, ino)) || (l == NULL && ls->n >= ls->n_max))
+		return false;
+	l = get_lease(ls, se, ino);
+	if (l == NULL)
+		return false;
+	l->modes = (uint8_t)((l->modes & LEASE_APPEND) | caching);
+	return !l->recalling;
+}
+
+int lease_give_append(struct leases *ls, struct session *se, struct ino ino)
+{
+	struct lease *l;
+
+	if (se->ended)
+		return -LE_SESSION_GONE;
+	l = get_lease(ls, se, ino);
+	if (l == NULL)
+		return -LE_NOMEM;
+	l->modes |= LEASE_APPEND;
+	return 0;
+}
+
+void lease_end(struct leases *ls, struct lease *l, unsigned modes)
 {
 	struct lease_file *f = l->file;
 
+	l->modes &= (uint8_t)~modes;
+	if (l->modes != 0) {
+		waitq_wake_all(&f->q);
+		return;
+	}
+	ASSERT(ls->n > 0);
 	list_remove(&l->by_file);
 	list_remove(&l->by_session);
 	free(l);
@@ -149,7 +190,7 @@ void lease_drop(struct leases *ls, struct lease *l)
 bool leases_drop_some(struct leases *ls, struct session *se, uint32_t n_max)
 {
 	while (n_max-- > 0 && !list_empty(&se->leases))
-		lease_drop(ls, list_entry(se->leases.next, struct lease, by_session));
+		lease_end(ls, list_entry(se->leases.next, struct lease, by_session), ~0u);
 	return !list_empty(&se->leases);
 }
 
@@ -158,7 +199,7 @@ void leases_drop_inode(struct leases *ls, struct ino ino)
 	struct lease_file *f;
 
 	while ((f = lease_file_find(ls, ino)) != NULL && !list_empty(&f->leases))
-		lease_drop(ls, list_entry(f->leases.next, struct lease, by_file));
+		lease_end(ls, list_entry(f->leases.next, struct lease, by_file), ~0u);
 }
 
 struct lease_file *leases_block(struct leases *ls, struct ino ino)

@@ -103,7 +103,7 @@ void op_given(struct op *op, struct ino ino)
 		     n_as++) {
 			struct notified_session *t = list_entry(n, struct notified_session, link);
 
-			as[n_as] = (struct holder){op->m, t->session, ino, 0};
+			as[n_as] = (struct holder){.m = op->m, .session = t->session, .ino = ino};
 			free(t);
 		}
 		if (n_as > 0)

@@ -46,7 +46,7 @@ void recall_silent(struct mds *m, struct session *se, struct ino ino)
 	a = malloc(sizeof(*a));
 	if (a == NULL)
 		return; /* the client that waits for the lock requests it again */
-	*a = (struct holder){m, se, ino, 0};
+	*a = (struct holder){.m = m, .session = se, .ino = ino};
 	latch_add(&m->fibers, 1);
 	if (fiber_spawn("probe-silent", probe_client, a) < 0) {
 		latch_done(&m->fibers);
@@ -78,13 +78,27 @@ static void asked_until(struct lease *l, uint64_t began_us, uint64_t now_us)
 	l->waited_until_s = (uint32_t)(now_us / 1000000);
 }
 
+/* The lease that is being recalled; NULL: it has ended. */
+static struct lease *held(const struct holder *a)
+{
+	struct lease *l = lease_find(&a->m->leases, a->ino, a->session);
+
+	return l != NULL && (l->modes & a->modes) != 0 ? l : NULL;
+}
+
+/* True if a recall of these modes needs an answer even from a holder that is silent. */
+static bool must_answer(const struct lease *l, unsigned modes)
+{
+	return (l->modes & modes & (LEASE_WRITE | LEASE_APPEND)) != 0;
+}
+
 static void ask_holder(void *arg)
 {
 	struct holder *a = arg;
 	struct leases *ls = &a->m->leases;
 	const uint64_t began_us = loop_now_us(), ttl_us = a->m->params.session_ttl_ms * 1000ull;
 	uint64_t stubborn_us = began_us + ttl_us;
-	struct lease *l = lease_find(ls, a->ino, a->session);
+	struct lease *l = held(a);
 
 	/* No single request waits for ttl_us, so the waits of requests add up. Waits that ended
 	 * more than ttl_us ago do not count. */
@@ -92,17 +106,18 @@ static void ask_holder(void *arg)
 		l->waited_ds = 0;
 	if (l != NULL)
 		stubborn_us -= l->waited_ds * 100000ull;
-	for (uint32_t tries = 1; lease_find(ls, a->ino, a->session) != NULL; tries++) {
+	for (uint32_t tries = 1; held(a) != NULL; tries++) {
 		/* A callback to a silent client takes HOLDER_ASK_MS, and the client may have a
 		 * million leases: do not send one for each. */
 		int rc = holder_is_silent(a, 0) ? -LE_TIMEDOUT : holder_recall(a);
 		bool answered = rc >= 0, silent = holder_is_silent(a, tries);
 
-		l = lease_find(ls, a->ino, a->session);
+		l = held(a);
 		if (l == NULL)
 			break;
-		if (answered || (silent && !l->write && presume(a) >= 0)) {
-			lease_drop(ls, l);
+		if (answered || (silent && !must_answer(l, a->modes) && presume(a) >= 0)) {
+			l->recalling = false;
+			lease_end(ls, l, a->modes);
 			break;
 		}
 		if (!a->session->ended && (silent || loop_now_us() > stubborn_us))
@@ -117,10 +132,12 @@ static void ask_holder(void *arg)
 			break;
 	}
 	/* Another request that waits for this lease sends the next callbacks. */
+	l = held(a);
+	if (l != NULL)
+		asked_until(l, began_us, loop_now_us());
 	l = lease_find(ls, a->ino, a->session);
 	if (l != NULL) {
 		l->recalling = false;
-		asked_until(l, began_us, loop_now_us());
 		waitq_wake_all(&l->file->q);
 	}
 	session_unref(a->session);
@@ -128,20 +145,26 @@ static void ask_holder(void *arg)
 
 /* Recalls, concurrently, the leases that no other request is recalling. Returns how many that
  * were, or the error that ended a wait. */
-static int ask_holders(struct op *op, struct lease_file *f, bool write)
+static int ask_holders(struct op *op, struct lease_file *f)
 {
+	/* Whichever caching mode the request needs, the holder gives up all that it caches. */
+	uint8_t modes = (op->recall_modes & LEASE_APPEND) != 0 ? LEASE_APPEND : LEASE_CACHING;
 	struct holder as[HOLDERS_MAX];
 	uint32_t n = 0;
 
 	list_for_each (k, &f->leases) {
 		struct lease *l = list_entry(k, struct lease, by_file);
 
-		if (l->session == lease_spared(op) || l->recalling || (write && !l->write) ||
-		    n == HOLDERS_MAX)
+		if (l->session == lease_spared(op) || l->recalling ||
+		    (l->modes & op->recall_modes) == 0 || n == HOLDERS_MAX)
 			continue;
 		l->recalling = true;
 		session_ref(l->session);
-		as[n++] = (struct holder){op->m, l->session, f->ino, 0};
+		as[n++] = (struct holder){.m = op->m,
+					  .session = l->session,
+					  .ino = f->ino,
+					  .modes = modes,
+					  .change = op->recall_change};
 	}
 	metric_add(&op->m->metrics.recalls, n);
 	if (n > 0)
@@ -164,10 +187,10 @@ static int recall_one(struct op *op, struct ino ino)
 	if (f == NULL)
 		return -LE_NOMEM;
 	op->blocked[op->n_blocked++] = f;
-	while (lease_foreign(ls, ino, lease_spared(op), op->recall_writes)) {
+	while (lease_foreign(ls, ino, lease_spared(op), op->recall_modes)) {
 		if (op->m->stopping)
 			return -LE_SHUTDOWN;
-		rc = ask_holders(op, f, op->recall_writes);
+		rc = ask_holders(op, f);
 		if (rc > 0)
 			continue;
 		TRY(rc);
@@ -177,7 +200,8 @@ static int recall_one(struct op *op, struct ino ino)
 		if (rc < 0 && (rc != -LE_TIMEDOUT || until_us > fiber_deadline()))
 			return rc;
 	}
-	lease_mark_contended(ls, ino);
+	if ((op->recall_modes & LEASE_APPEND) == 0)
+		lease_mark_contended(ls, ino);
 	return 0;
 }
 
@@ -217,7 +241,7 @@ int recall_end_missing(const struct op *op)
 			 "or a lock that another client needs: evicting it",
 			 (unsigned long long)se->id, se->name);
 		session_ref(se);
-		as[n++] = (struct holder){m, se, {0}, 0};
+		as[n++] = (struct holder){.m = m, .session = se};
 	}
 	if (n == 0)
 		return mds_sleep_ms(m, HOLDER_AGAIN_MS);
@@ -232,19 +256,33 @@ int recall_missing(const struct op *op)
 	return leases_known(op->m) ? recall_end_missing(op) : 0;
 }
 
+/* Waits until no session that has not returned after the restart may have a lease that is to be
+ * recalled. Computed in each round: sessions return meanwhile. */
+static int await_returned(struct op *op, struct ino ino)
+{
+	int rc;
+
+	while ((rc = lease_is_hidden(op, ino)) != 0) {
+		if (rc == -LE_MISS)
+			rc = store_load(op->store);
+		else
+			rc = leases_known(op->m) ? recall_end_missing(op)
+						 : mds_sleep_ms(op->m, HOLDER_AGAIN_MS);
+		TRY(rc);
+	}
+	return 0;
+}
+
 int op_recall(struct op *op)
 {
 	struct ino inos[ARRAY_SIZE(op->recall)];
 	uint32_t n = op->n_recall;
 
 	memcpy(inos, op->recall, sizeof(inos));
-	while (!leases_known(op->m))
-		TRY(mds_sleep_ms(op->m, HOLDER_AGAIN_MS));
 	for (uint32_t i = 0; i < n; i++)
-		while (lease_is_hidden(op, inos[i]))
-			TRY(recall_end_missing(op));
+		TRY(await_returned(op, inos[i]));
 	for (uint32_t i = 0; i < n; i++)
-		if (lease_foreign(&op->m->leases, inos[i], lease_spared(op), op->recall_writes))
+		if (lease_foreign(&op->m->leases, inos[i], lease_spared(op), op->recall_modes))
 			TRY(recall_one(op, inos[i]));
 	return 0;
 }

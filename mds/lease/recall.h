@@ -6,10 +6,11 @@
  * the leases are recalled, and the section is run again while no new lease is given.
  *
  * A holder answers when neither the client nor its kernel caches the inode any longer and, for a
- * write lease, when every client can read all that it wrote. The leases of a holder that is
- * silent for client_lease_ms have expired at its client, so a read lease needs no answer then.
- * If it is a write lease, or the holder has a lock that another client requests, the server
- * evicts its session, and the object servers refuse what it still sends. A holder that is in
+ * write lease, when every client can read all that it wrote. For LEASE_APPEND it answers when it
+ * writes to none of its reservations. The leases of a holder that is silent for client_lease_ms
+ * have expired at its client, so a read lease needs no answer then. If it is a write lease or
+ * LEASE_APPEND, or the holder has a lock that another client requests, the server evicts its
+ * session, and the object servers refuse what it still sends. A holder that is in
  * contact but does not answer is evicted once requests have waited for its lease for
  * session_ttl_ms in total. The total starts again after session_ttl_ms without such a request.
  *
@@ -25,9 +26,10 @@
 
 #include "mds/op.h"
 
-/* Recalls the leases for which the section returned -LE_LEASED, and blocks new leases on it
- * until op_unblock. Returns 0, -LE_OVERLOAD, -LE_NOMEM, -LE_SHUTDOWN, or -LE_TIMEDOUT at the
- * deadline of the request. Yields. */
+/* Recalls the leases of op->recall, those for which the section returned -LE_LEASED, and blocks new
+ * caching leases on the inodes until op_unblock. After a restart ends the sessions that have not
+ * returned and may have such a lease. Returns 0, -LE_OVERLOAD, -LE_NOMEM, -LE_SHUTDOWN, or
+ * -LE_TIMEDOUT at the deadline of the request. Yields. */
 int op_recall(struct op *op) CHECK_RESULT;
 /* Allows new leases again on the inodes that op_recall has blocked. Does not yield. */
 void op_unblock(struct op *op);

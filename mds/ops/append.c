@@ -45,7 +45,8 @@ static bool gives_back(const struct append *a, const struct inode_rec *rec)
 static bool must_ask(const struct op *op, const struct append *a, const struct inode_rec *rec)
 {
 	return (rec->attr.flags & ATTR_UNSETTLED) != 0 && !a->asked &&
-	       (!a->file->eof_known || a->file->cut || a->file->truncating || a->in->had_lost ||
+	       (a->file->append_end != APPEND_END_KNOWN || size_reports_are_old(a->file) ||
+		a->file->truncation != TRUNCATION_NONE || a->in->had_lost ||
 		open_file_other_writers(&op->m->opens, a->file, op->session, true));
 }
 
@@ -65,7 +66,7 @@ static int append_txn(struct op *op, const void *vin, void *vout)
 	if ((old->attr.flags & ATTR_SEALED) != 0)
 		return -LE_PERM;
 	/* A truncation recalls reservations only from sessions that have the file open
-	 * (append_recall). In a new session a client opens the file again, if it may, before it
+	 * (LEASE_APPEND). In a new session a client opens the file again, if it may, before it
 	 * requests a reservation. */
 	if (o == NULL || o->n_write == 0)
 		return -LE_BADF;
@@ -79,25 +80,26 @@ static int append_txn(struct op *op, const void *vin, void *vout)
 	off = max_u64(max_u64(reserved, old->attr.size), max_u64(a->file->size, a->ends));
 	/* After a truncation the client may have only the previous length. Its own data is on the
 	 * chains: it flushes before it requests a reservation. */
-	if (!a->file->cut)
+	if (!size_reports_are_old(a->file))
 		off = max_u64(off, a->in->size);
 	if (had_place(a, old) && !a->in->had_lost)
 		off = a->in->had_end - a->in->len;
 	if (off > LEAT_FILE_SIZE_MAX || a->in->len > LEAT_FILE_SIZE_MAX - off)
 		return -LE_FBIG;
+	TRY(lease_give_append(&op->m->leases, op->session, a->in->ino));
 	rec = inode_edit(op->store, i);
 	rec->append_end = max_u64(reserved, off + a->in->len);
 	out->off = off;
 	out->change = rec->attr.change;
 	out->n_truncations = rec->attr.n_truncations;
-	open_has_reservation(o, out->change);
 	/* From now on the chains need not be queried. A session that writes without reservation
 	 * still has the file open (then they are queried again), reports its size when it closes,
 	 * or has a write lease, which is recalled before another session appends. But a session
 	 * that ended silently, perhaps during the query, may have written after it; that clears
-	 * eof_queried. */
-	if (a->asked && a->file->eof_queried)
-		a->file->eof_known = !lease_foreign(&op->m->leases, a->in->ino, NULL, false);
+	 * APPEND_END_QUERIED. */
+	if (a->asked && a->file->append_end == APPEND_END_QUERIED &&
+	    !lease_foreign(&op->m->leases, a->in->ino, NULL, LEASE_CACHING))
+		a->file->append_end = APPEND_END_KNOWN;
 	return 0;
 }
 
@@ -109,7 +111,7 @@ static int append_locked(struct op *op, struct append *a, void *out)
 	if (rc != -LE_BUSY)
 		return rc;
 	fmutex_lock(&a->file->busy);
-	a->file->eof_queried = true;
+	a->file->append_end = APPEND_END_QUERIED;
 	rc = data_stat(op->m, a->in->ino, &a->layout, NULL,
 		       loop_deadline_ms(op->m->params.oss_timeout_ms), &ends);
 	if (rc == 0) {

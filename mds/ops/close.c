@@ -21,7 +21,9 @@
  * have newer data. */
 static bool size_is_queried(const struct open_file *f, const struct inode_rec *rec)
 {
-	return f->must_query_size || (f->dirty && (rec->preallocated.len > 0 || f->truncating));
+	return size_must_be_queried(f) ||
+	       (f->size_state == SIZE_REPORTED &&
+		(rec->preallocated.len > 0 || f->truncation != TRUNCATION_NONE));
 }
 
 struct close_args {
@@ -39,11 +41,11 @@ static void note_report(struct open_file *f, const struct mds_close_req *in)
 {
 	uint64_t used = in->used == UINT64_MAX ? in->size : in->used;
 
-	f->dirty = true;
+	size_is_reported(f);
 	if (in->mtime_ns > f->mtime_ns)
 		f->mtime_ns = in->mtime_ns;
 	/* The size may be older than a truncation; appends would then start after the end. */
-	if (f->cut || is_doubted(in))
+	if (size_reports_are_old(f) || is_doubted(in))
 		return;
 	if (in->size > f->size)
 		f->size = in->size;
@@ -51,15 +53,17 @@ static void note_report(struct open_file *f, const struct mds_close_req *in)
 		f->used = used;
 }
 
-static struct inode_rec *settle_reported(struct op *op, struct inode *i, const struct open_file *f)
+static struct inode_rec *settle_reported(struct op *op, struct inode *i, struct open_file *f)
 {
 	struct inode_rec *rec = inode_edit(op->store, i);
+	bool reported = f->size_state == SIZE_REPORTED;
 
+	size_is_settled(f);
 	rec->attr.flags &= ~(uint32_t)ATTR_UNSETTLED;
-	if (f->dirty && f->size > rec->attr.size)
+	if (reported && f->size > rec->attr.size)
 		rec->attr.size = f->size;
 	inode_drop_append_reservations(rec);
-	if (!f->dirty)
+	if (!reported)
 		return rec;
 	rec->attr.blocks = (f->used + 511) / 512;
 	inode_written(op, rec, f->mtime_ns);
@@ -67,14 +71,17 @@ static struct inode_rec *settle_reported(struct op *op, struct inode *i, const s
 }
 
 /* Turns the write lease of a session that no longer writes into a read lease, so that reads of
- * other sessions need not recall it. */
+ * other sessions need not recall it, and ends its LEASE_APPEND. */
 static void closed_lease(struct op *op, const struct mds_close_req *in)
 {
 	const struct open *o = open_find(&op->m->opens, op->session, in->ino);
 	struct lease *l = lease_find(&op->m->leases, in->ino, op->session);
 
-	if (l != NULL && (o == NULL || o->n_write == 0))
-		l->write = false;
+	if (l == NULL || (o != NULL && o->n_write > 0))
+		return;
+	if ((l->modes & LEASE_WRITE) != 0)
+		l->modes = (l->modes & LEASE_APPEND) | LEASE_READ;
+	lease_end(&op->m->leases, l, LEASE_APPEND);
 }
 
 /* Sets the access time of a file that was read, after recalling leases under which other clients
@@ -122,12 +129,12 @@ static int close_txn(struct op *op, const void *vin, void *vout)
 	f->refs++;
 	if (in->dirty != 0 && open_flags_write(in->flags))
 		note_report(f, in);
+	if ((in->flags & CLOSE_TRUNCATED) != 0)
+		size_is_truncated(f, true);
 	if ((in->flags & CLOSE_MUST_QUERY) != 0)
-		f->not_exclusive = true;
-	if (is_doubted(in)) {
-		f->must_query_size = true;
-		open_file_ends_unknown(f); /* it may have written more than it reports */
-	}
+		size_is_shared(f);
+	if (is_doubted(in)) /* it may have written more than it reports */
+		f->append_end = APPEND_END_UNKNOWN;
 	open_drop(&op->m->opens, o, in->flags);
 	if (rc == 0 && rec->attr.nlink == 0 && inode_not_open(op, in->ino)) {
 		if (orphan_delay_wanted(f) && orphan_delay_add(op->m, in->ino))

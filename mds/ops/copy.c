@@ -98,7 +98,7 @@ static int look_txn(struct op *op, const void *vin, void *vout)
 	chunk = from->attr.layout.chunk_size;
 	k->to_end =
 		max_u64(max_u64(to->attr.size, to->append_end), max_u64(in->to_size, k->to->size));
-	if ((from->attr.flags & ATTR_UNSETTLED) != 0 || k->to->must_query_size ||
+	if ((from->attr.flags & ATTR_UNSETTLED) != 0 || size_must_be_queried(k->to) ||
 	    open_file_other_writers(&op->m->opens, k->to, op->session, false) ||
 	    /* Below a quota the client must reserve space before it writes. */
 	    to->attr.project != 0 || from->attr.layout.width == 0 || to->attr.layout.width == 0 ||
@@ -238,7 +238,7 @@ static void cut_off(struct op *op, const struct copying *k)
 	if (k->to->write_opens != k->write_opens ||
 	    open_file_other_writers(&op->m->opens, k->to, op->session, false) ||
 	    truncate_file(op, &req, req.ino, false, &attr) < 0)
-		k->to->must_query_size = k->to->not_exclusive = true;
+		size_is_shared(k->to);
 }
 
 int mds_copy(struct op *op, const void *vin, void *vout)

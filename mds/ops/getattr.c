@@ -24,7 +24,7 @@ int mds_getattr(struct op *op, const void *vin, void *vout)
 		memcpy(buf, rec->preallocated.data, rec->preallocated.len);
 		out->preallocated = bytes_of(buf, rec->preallocated.len);
 	}
-	if (f != NULL && f->trimming)
+	if (f != NULL && f->truncation == TRUNCATION_TRIMS)
 		out->attr.flags |= ATTR_TRUNCATING;
 	inode_expedite(op->store, i);
 	if ((rec->attr.flags & ATTR_UNSETTLED) != 0)

@@ -169,9 +169,10 @@ static int reclaim_txn(struct op *op, const void *vin, void *vout)
 		open_grant(open, a->flags);
 	if (open_flags_write(a->flags)) {
 		/* What other sessions reported before, and when the file was truncated, is lost. */
-		open->file->must_query_size = open->file->not_exclusive = true;
-		open->file->cut |= (rec->flags & INODE_TRUNCATING) != 0;
-		open_has_reservation(open, rec->attr.change); /* possibly */
+		if ((rec->flags & INODE_TRUNCATING) != 0)
+			size_is_truncated(open->file, false);
+		size_is_shared(open->file);
+		TRY(lease_give_append(&op->m->leases, op->session, a->ino)); /* possibly */
 	}
 	return 0;
 }

@@ -65,7 +65,8 @@ bool reach_knows(const struct op *op, struct ino ino)
 	const struct lease *l =
 		op->session != NULL ? lease_find(&op->m->leases, ino, op->session) : NULL;
 
-	return (l != NULL && !l->claimed) || has_open(op, ino);
+	return (l != NULL && (l->modes & LEASE_CACHING) != 0 && !l->claimed) ||
+	       has_open(op, ino);
 }
 
 /* Checks that the user may search this directory and all above it. */

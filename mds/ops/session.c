@@ -167,7 +167,7 @@ int mds_lease_return(struct op *op, const void *vin, void *vout)
 		TRY(r.status);
 		l = lease_find(ls, ino, op->session);
 		if (l != NULL)
-			lease_drop(ls, l);
+			lease_end(ls, l, LEASE_CACHING);
 	}
 	return 0;
 }
@@ -209,9 +209,9 @@ int mds_ping(struct op *op, const void *vin, void *vout)
 	return 0;
 }
 
-static bool give_again(struct op *op, struct ino ino, bool write)
+static bool give_again(struct op *op, struct ino ino, enum lease_mode mode)
 {
-	if (!lease_give(&op->m->leases, op->session, ino, write))
+	if (!lease_give(&op->m->leases, op->session, ino, mode))
 		return false;
 	lease_find(&op->m->leases, ino, op->session)->claimed = export_squashes(op);
 	return true;
@@ -222,15 +222,15 @@ static bool give_again(struct op *op, struct ino ino, bool write)
  * one. */
 static bool share_again(struct op *op, struct ino ino)
 {
-	return op->session->from_store && give_again(op, ino, false);
+	return op->session->from_store && give_again(op, ino, LEASE_SHARED);
 }
 
 /* Requests that need the file recall this like a write lease, so that the session flushes what it
  * has written. */
 static int hide_again(struct op *op, struct ino ino)
 {
-	if (lease_find(&op->m->leases, ino, op->session) != NULL ||
-	    give_again(op, ino, true))
+	if ((lease_modes(&op->m->leases, ino, op->session) & LEASE_CACHING) != 0 ||
+	    give_again(op, ino, LEASE_WRITE))
 		return 0;
 	return -LE_OVERLOAD;
 }

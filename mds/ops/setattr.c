@@ -66,7 +66,7 @@ static bool size_is_queried(struct op *op, const struct mds_setattr_req *in,
 	if ((in->mask & SET_MTIME) == 0 || (rec->attr.flags & ATTR_UNSETTLED) == 0)
 		return false;
 	return in->attr.chains_ns == 0 || o == NULL || o->n_write != f->n_writers ||
-	       o->old_write > 0 || f->must_query_size || f->not_exclusive;
+	       o->old_write > 0 || size_must_be_queried(f);
 }
 
 struct setting {
@@ -173,7 +173,8 @@ static int truncate_txn(struct op *op, const void *vin, void *vout)
 		t->intent = (struct intent_rec){
 			.kind = INTENT_TRIM, .off = size, .mask = mask, .attr = new};
 		TRY(data_begin(op, &t->intent, old, t->final, &t->intent_no));
-		t->file->truncating = true; /* from here on no append is reserved at the old end */
+		/* From here on no append is reserved at the old end. */
+		t->file->truncation = TRUNCATION_BEGUN;
 		return 0;
 	}
 
@@ -205,7 +206,7 @@ int truncate_file(struct op *op, const struct mds_setattr_req *req, struct ino r
 	rc = op_mutate(op, truncate_txn, &t, ret_attr);
 	if (rc == 0 && t.intent_no != 0)
 		rc = data_carry_out(op, t.file, t.intent_no, &t.intent, ret_attr);
-	t.file->truncating = false;
+	t.file->truncation = TRUNCATION_NONE;
 	fmutex_unlock(&t.file->busy);
 	open_file_put(&op->m->opens, t.file);
 	return rc;

@@ -5,7 +5,52 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
+#include "common/base/state_machine.h"
 #include "common/proto/cred.h"
+
+#define TO(state) (1u << SIZE_##state)
+/* From a state without present writers to SHARED: an unsettled file is opened for writing again. */
+STATE_MACHINE(size_moves, "size", N_SIZE_STATES,
+	   .states = {"settled", "exclusive", "reported", "truncated", "shared",
+		      "shared-truncated"},
+	   .allowed = {
+		   [SIZE_SETTLED] = TO(EXCLUSIVE) | TO(SHARED),
+		   [SIZE_EXCLUSIVE] = TO(SETTLED) | TO(REPORTED) | TO(TRUNCATED) | TO(SHARED) |
+				      TO(SHARED_TRUNCATED),
+		   [SIZE_REPORTED] = TO(SETTLED) | TO(TRUNCATED) | TO(SHARED) |
+				     TO(SHARED_TRUNCATED),
+		   [SIZE_TRUNCATED] = TO(SETTLED) | TO(SHARED) | TO(SHARED_TRUNCATED),
+		   [SIZE_SHARED] = TO(SETTLED) | TO(SHARED_TRUNCATED),
+		   [SIZE_SHARED_TRUNCATED] = TO(SETTLED) | TO(SHARED),
+	   })
+
+static void size_move(struct open_file *f, enum size_state to)
+{
+	if (f->size_state != to)
+		f->size_state = (enum size_state)state_machine_move(&size_moves, (int)f->size_state,
+								    (int)to);
+}
+
+void size_is_settled(struct open_file *f)
+{
+	size_move(f, SIZE_SETTLED);
+}
+
+void size_is_reported(struct open_file *f)
+{
+	if (f->size_state == SIZE_EXCLUSIVE)
+		size_move(f, SIZE_REPORTED);
+}
+
+void size_is_shared(struct open_file *f)
+{
+	size_move(f, size_reports_are_old(f) ? SIZE_SHARED_TRUNCATED : SIZE_SHARED);
+}
+
+void size_is_truncated(struct open_file *f, bool own)
+{
+	size_move(f, own && size_is_exclusive(f) ? SIZE_TRUNCATED : SIZE_SHARED_TRUNCATED);
+}
 
 void open_files_init(struct open_files *of, uint32_t n_max)
 {
@@ -148,11 +193,11 @@ void open_add(struct open_files *of, struct open *o, uint32_t flags, uint32_t n,
 		return;
 	}
 	if (f->n_writers == 0) {
-		f->dirty = f->cut = false;
 		f->size = f->used = 0;
 		f->mtime_ns = 0;
-		f->eof_known = settled;
-		f->must_query_size = f->not_exclusive = f->had_writers = !settled;
+		f->append_end = settled ? APPEND_END_KNOWN : APPEND_END_UNKNOWN;
+		f->had_writers = !settled;
+		size_move(f, settled ? SIZE_EXCLUSIVE : SIZE_SHARED);
 	}
 	f->write_opens++;
 	o->n_write += n;
@@ -162,7 +207,7 @@ void open_add(struct open_files *of, struct open *o, uint32_t flags, uint32_t n,
 		f->n_append += n;
 	}
 	if (f->n_writers > o->n_write)
-		f->must_query_size = f->not_exclusive = true;
+		size_is_shared(f);
 }
 
 void open_grant(struct open *o, uint32_t flags)
@@ -276,8 +321,8 @@ static void drop_silent(struct open_files *of, struct open *o, uint32_t n_read, 
 	f->n_append -= n_append;
 	of->n_opens -= n_read + n_write;
 	if (n_write > 0) {
-		f->must_query_size = f->not_exclusive = true;
-		open_file_ends_unknown(f);
+		size_is_shared(f);
+		f->append_end = APPEND_END_UNKNOWN;
 	}
 	o->n_read -= n_read;
 	o->n_write -= n_write;
@@ -300,7 +345,7 @@ void open_set_old(struct open *o)
 	o->old_write = o->n_write;
 	o->old_append = o->n_append;
 	if (o->n_write > 0)
-		open_file_ends_unknown(o->file);
+		o->file->append_end = APPEND_END_UNKNOWN;
 }
 
 static uint32_t least(uint32_t a, uint32_t b)

@@ -12,6 +12,40 @@
 
 #include "mds/session/session.h"
 
+/*
+ * Who knows the size of a file. The table of moves is in open_file.c. A write lease needs a file
+ * that one session changes. The close of the last writer settles the file by what closes have
+ * reported, or else by a query to the chains.
+ */
+enum size_state {
+	SIZE_SETTLED,   /* the record has it */
+	SIZE_EXCLUSIVE, /* one session makes all changes, and no close has reported anything */
+	SIZE_REPORTED,  /* one session makes all changes, and closes have reported what it wrote */
+	/* One session makes all changes, a truncation among them. Query the chains: sizes that
+	 * closes report may be older than the truncation. */
+	SIZE_TRUNCATED,
+	/* Query the chains: several sessions have written, or one whose writes were not reported.
+	 * Sizes that closes report are lower bounds. */
+	SIZE_SHARED,
+	/* Query the chains: as SIZE_SHARED, and reported sizes may be older than a truncation. */
+	SIZE_SHARED_TRUNCATED,
+	N_SIZE_STATES,
+};
+
+/* The phase of a truncation of the file. */
+enum truncation_phase {
+	TRUNCATION_NONE,
+	TRUNCATION_BEGUN, /* its intent is open: appends get no reservation */
+	TRUNCATION_TRIMS, /* and object servers may have trimmed already */
+};
+
+/* Whether an append must query the chains for the end of the file. */
+enum append_end {
+	APPEND_END_UNKNOWN, /* yes: a session may have written there without a report */
+	APPEND_END_QUERIED, /* they are being queried, and no session has interfered */
+	APPEND_END_KNOWN,
+};
+
 struct open_file {
 	struct hmap_node node;
 	struct ino ino;
@@ -22,24 +56,16 @@ struct open_file {
 	 * query to the chains, no session has begun to write and nothing was truncated
 	 * meanwhile. */
 	uint32_t write_opens;
+	enum size_state size_state;
+	enum truncation_phase truncation;
+	enum append_end append_end;
 	bool converting;    /* a conversion copies it */
-	bool truncating;    /* an intent to truncate it is open: appends get no reservation */
-	bool trimming;      /* and object servers may have trimmed already */
+	bool settling;      /* a fiber is settling the file */
+	bool had_writers;   /* it was unsettled when the first of the present writers opened it */
 	uint32_t refs;      /* references other than opens */
 	struct fmutex busy; /* held by truncate, punch, settle, an append that queries the chains */
-	/* Since the first of the present writers opened: */
-	bool dirty;           /* a close reported that the session has written */
-	bool must_query_size; /* settling needs the chains: several sessions wrote, or the
-			       * file was truncated */
-	bool not_exclusive;   /* not all changes are of one session: no write lease */
-	bool had_writers;     /* the file was unsettled at that time */
-	bool cut;             /* truncated: sizes that closes report may be older */
 	uint64_t replaced_us; /* when a rename took its last name; 0: none did */
-	bool settling;        /* a fiber is settling the file */
-	bool eof_known;       /* an append need not query the chains for the end */
-	bool eof_queried;     /* they are being queried, and no writer has interfered */
-	uint64_t placed;      /* the change counter of the newest append reservation */
-	uint64_t size, used;  /* as closes reported */
+	uint64_t size, used;  /* as closes reported since the first of the present writers opened */
 	struct quota *quota;  /* of `reserved`, if that is not 0 */
 	uint64_t reserved;    /* bytes, until the record counts what was written */
 	struct list owed;     /* in open_files.owed if it has reserved bytes and no writers */
@@ -55,7 +81,6 @@ struct open {
 	/* PERM_R, PERM_W: opened with that right. Opens that a client of a squashed network
 	 * (access/exports.h) reclaims after a restart count, but give no right. */
 	uint8_t granted;
-	bool placed;                 /* has append reservations (file/append_recall.h) */
 	struct list by_assumed_open; /* of the session */
 	bool assumed;                /* one of n_read is assumed, not reported by the client */
 	/* Of n_read, n_write, n_append: opens of the process before a takeover. */
@@ -115,18 +140,30 @@ void open_set_old(struct open *o);
  * none is left. The caller holds a reference to the file. */
 void open_drop_old(struct open_files *of, struct open *o);
 
-/* Called when a session may have written beyond the end that the chains have reported, or are
- * about to report: the next append queries them again. */
-static inline void open_file_ends_unknown(struct open_file *f)
-{
-	f->eof_known = f->eof_queried = false;
-}
+/* Called when the record has the size. */
+void size_is_settled(struct open_file *f);
+/* Called when a close reports what its session has written. */
+void size_is_reported(struct open_file *f);
+/* Called when not all changes since the file was settled are known to be of one session. */
+void size_is_shared(struct open_file *f);
+/* Called when the file with writers was truncated, or a client does not know whether it was. own:
+ * by the only session that has it open for writing. */
+void size_is_truncated(struct open_file *f, bool own);
 
-/* Notes that the session got an append reservation, with this change counter. */
-static inline void open_has_reservation(struct open *o, uint64_t change)
+/* True if one session has made all changes since the file was settled. */
+static inline bool size_is_exclusive(const struct open_file *f)
 {
-	o->placed = true;
-	o->file->placed = change;
+	return f->size_state <= SIZE_TRUNCATED;
+}
+/* True if settling needs the chains, whatever closes report. */
+static inline bool size_must_be_queried(const struct open_file *f)
+{
+	return f->size_state >= SIZE_TRUNCATED;
+}
+/* True if the sizes that closes report may be older than a truncation. */
+static inline bool size_reports_are_old(const struct open_file *f)
+{
+	return f->size_state == SIZE_TRUNCATED || f->size_state == SIZE_SHARED_TRUNCATED;
 }
 
 /* True if a session has the file open. f: NULL is fine. */

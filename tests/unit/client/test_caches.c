@@ -25,6 +25,7 @@
 #include "client/servers/restart_log.h"
 #include "common/base/assert.h"
 #include "common/base/hmap.h"
+#include "common/proto/mds_proto.h"
 #include "common/proto/types.h"
 #include "common/proto/wire.h"
 #include "common/rt/fiber.h"
@@ -677,6 +678,13 @@ static void a_lease_that_was_given_again_is_not_given_back(void **state)
 	run(again_body);
 }
 
+static int recall(struct client *c, struct ino ino)
+{
+	const struct cb_recall_req req = {ino, LEASE_CACHING, 0};
+
+	return lease_recall(c, &req);
+}
+
 /* Pages of files that the previous process had open may be outdated until the new one has their
  * attributes. */
 static void unknown_body(struct client *c)
@@ -687,7 +695,7 @@ static void unknown_body(struct client *c)
 		struct inode *i = inode_get(c, (struct ino){7 + k});
 
 		i->attr.mode = modes[k];
-		assert_int_equal(lease_recall(c, i->ino), 0);
+		assert_int_equal(recall(c, i->ino), 0);
 		assert_int_equal(bed.n_invalidated, k + 1);
 		assert_int_equal(bed.n_data, k == 0 ? 1 : 2);
 		inode_put(c, i);
@@ -718,7 +726,7 @@ static void late_body(struct client *c)
 	assert_true(name_us(c, 1, 101) > 0);
 	assert_true(name_us(c, 2, 0) > 0);
 	assert_int_equal(name_us(c, 2, 101), 0);
-	assert_int_equal(lease_recall(c, dir_ino), 0);
+	assert_int_equal(recall(c, dir_ino), 0);
 	fiber_sleep_us(1000);
 	c->leases.last_contact_us = loop_now_us();
 	lease_given(c, dir, loop_now_us());
@@ -745,7 +753,7 @@ static uint64_t recall_us(struct client *c, uint64_t ino)
 {
 	uint64_t begun_us = loop_now_us();
 
-	assert_int_equal(lease_recall(c, (struct ino){ino}), 0);
+	assert_int_equal(recall(c, (struct ino){ino}), 0);
 	return loop_now_us() - begun_us;
 }
 

@@ -501,9 +501,20 @@ static void placed_before(struct fx *f)
 	f->slot = 0;
 }
 
+/* With an operation of its own: other requests are sent meanwhile. */
 static void cut_fiber(void *arg)
 {
-	assert_int_equal(fx_truncate(arg, cut, 0), 0);
+	struct fx *f = arg;
+	struct mds_setattr_req q = {.ino = cut, .mask = SET_SIZE};
+	struct mds_setattr_rep p;
+	struct frame_hdr hdr = {.op = OP_mds_setattr, .session = f->session, .slot = 1, .seq = 1};
+	struct op op;
+
+	op_init(&op, f->m);
+	assert_int_equal(op_run(&op, &hdr, &q, &p), 0);
+	assert_int_equal(p.attr.size, 0);
+	op_fini(&op);
+	f->cut = 0;
 }
 
 /* The session that has not returned may still write at its reservation, after the new end: the
@@ -577,21 +588,6 @@ static void test_shown_after_crash(void **state)
 
 /* One chain is truncated when a client writes there and closes: the size in the close is not
  * final. */
-static void cut_by_another(void *arg)
-{
-	struct fx *f = arg;
-	struct mds_setattr_req q = {.ino = cut, .mask = SET_SIZE};
-	struct mds_setattr_rep p;
-	struct frame_hdr hdr = {.op = OP_mds_setattr, .session = f->session, .slot = 1, .seq = 1};
-	struct op op;
-
-	op_init(&op, f->m);
-	assert_int_equal(op_run(&op, &hdr, &q, &p), 0);
-	assert_int_equal(p.attr.size, 0);
-	op_fini(&op);
-	f->cut = 0;
-}
-
 static void closed_meanwhile(struct fx *f)
 {
 	struct attr a;
@@ -600,7 +596,7 @@ static void closed_meanwhile(struct fx *f)
 	cut = a.ino;
 	f->oss_fail = true;
 	f->cut = 1;
-	assert_int_equal(fiber_spawn("cut", cut_by_another, f), 0);
+	assert_int_equal(fiber_spawn("cut", cut_fiber, f), 0);
 	fx_sleep_ms(300);
 	assert_true(fx_attr(f, cut).flags & ATTR_TRUNCATING);
 	assert_int_equal(fx_close(f, cut, O_RDWR, 28672), 0);

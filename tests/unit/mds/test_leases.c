@@ -57,17 +57,17 @@ static void run(void (*body)(struct ls_test *t))
 
 static void readers_body(struct ls_test *t)
 {
-	assert_true(lease_give(&t->ls, &t->a, one, false));
-	assert_true(lease_give(&t->ls, &t->a, one, false));
+	assert_true(lease_give(&t->ls, &t->a, one, LEASE_READ));
+	assert_true(lease_give(&t->ls, &t->a, one, LEASE_READ));
 	assert_int_equal(t->ls.n, 1);
-	assert_false(lease_foreign(&t->ls, one, &t->a, false));
-	assert_true(lease_give(&t->ls, &t->b, one, false));
-	assert_true(lease_foreign(&t->ls, one, &t->a, false));
-	assert_false(lease_foreign(&t->ls, one, &t->a, true));
-	assert_false(lease_foreign(&t->ls, two, NULL, false));
-	assert_true(lease_foreign(&t->ls, one, NULL, false));
-	lease_drop(&t->ls, lease_find(&t->ls, one, &t->b));
-	assert_false(lease_foreign(&t->ls, one, &t->a, false));
+	assert_false(lease_foreign(&t->ls, one, &t->a, LEASE_CACHING));
+	assert_true(lease_give(&t->ls, &t->b, one, LEASE_READ));
+	assert_true(lease_foreign(&t->ls, one, &t->a, LEASE_CACHING));
+	assert_false(lease_foreign(&t->ls, one, &t->a, LEASE_WRITE));
+	assert_false(lease_foreign(&t->ls, two, NULL, LEASE_CACHING));
+	assert_true(lease_foreign(&t->ls, one, NULL, LEASE_CACHING));
+	lease_end(&t->ls, lease_find(&t->ls, one, &t->b), LEASE_CACHING);
+	assert_false(lease_foreign(&t->ls, one, &t->a, LEASE_CACHING));
 	assert_null(lease_find(&t->ls, one, &t->b));
 }
 
@@ -79,13 +79,13 @@ static void readers_share_and_are_in_the_way_of_a_change(void **state)
 
 static void writer_body(struct ls_test *t)
 {
-	assert_true(lease_give(&t->ls, &t->a, one, false));
-	assert_true(lease_give(&t->ls, &t->a, one, true));
-	assert_true(lease_foreign(&t->ls, one, &t->b, true));
-	assert_false(lease_foreign(&t->ls, one, &t->a, true));
-	assert_true(lease_give(&t->ls, &t->a, one, false));
-	assert_false(lease_foreign(&t->ls, one, &t->b, true));
-	assert_true(lease_foreign(&t->ls, one, &t->b, false));
+	assert_true(lease_give(&t->ls, &t->a, one, LEASE_READ));
+	assert_true(lease_give(&t->ls, &t->a, one, LEASE_WRITE));
+	assert_true(lease_foreign(&t->ls, one, &t->b, LEASE_WRITE));
+	assert_false(lease_foreign(&t->ls, one, &t->a, LEASE_WRITE));
+	assert_true(lease_give(&t->ls, &t->a, one, LEASE_READ));
+	assert_false(lease_foreign(&t->ls, one, &t->b, LEASE_WRITE));
+	assert_true(lease_foreign(&t->ls, one, &t->b, LEASE_CACHING));
 }
 
 static void a_read_lease_becomes_a_write_lease_and_back(void **state)
@@ -98,18 +98,18 @@ static void blocked_body(struct ls_test *t)
 {
 	struct lease_file *f, *g;
 
-	assert_true(lease_give(&t->ls, &t->a, one, false));
+	assert_true(lease_give(&t->ls, &t->a, one, LEASE_READ));
 	f = leases_block(&t->ls, one);
 	g = leases_block(&t->ls, one);
 	assert_ptr_equal(f, g);
-	assert_false(lease_give(&t->ls, &t->b, one, false));
-	assert_false(lease_give(&t->ls, &t->a, one, false));
+	assert_false(lease_give(&t->ls, &t->b, one, LEASE_READ));
+	assert_false(lease_give(&t->ls, &t->a, one, LEASE_READ));
 	leases_drop_inode(&t->ls, one);
 	assert_int_equal(t->ls.n, 0);
 	leases_unblock(&t->ls, f);
-	assert_false(lease_give(&t->ls, &t->b, one, false));
+	assert_false(lease_give(&t->ls, &t->b, one, LEASE_READ));
 	leases_unblock(&t->ls, f);
-	assert_true(lease_give(&t->ls, &t->b, one, false));
+	assert_true(lease_give(&t->ls, &t->b, one, LEASE_READ));
 }
 
 static void none_is_given_while_a_change_is_under_way(void **state)
@@ -121,17 +121,17 @@ static void none_is_given_while_a_change_is_under_way(void **state)
 static void bounds_body(struct ls_test *t)
 {
 	for (uint64_t i = 1; i <= 3; i++)
-		assert_true(lease_give(&t->ls, &t->a, (struct ino){i}, false));
-	assert_false(lease_give(&t->ls, &t->a, (struct ino){4}, false));
-	assert_false(lease_give(&t->ls, &t->b, one, false));
-	assert_true(lease_give(&t->ls, &t->a, one, false));
+		assert_true(lease_give(&t->ls, &t->a, (struct ino){i}, LEASE_READ));
+	assert_false(lease_give(&t->ls, &t->a, (struct ino){4}, LEASE_READ));
+	assert_false(lease_give(&t->ls, &t->b, one, LEASE_READ));
+	assert_true(lease_give(&t->ls, &t->a, one, LEASE_READ));
 	assert_true(leases_drop_some(&t->ls, &t->a, 2));
 	assert_int_equal(t->ls.n, 1);
 	assert_false(leases_drop_some(&t->ls, &t->a, 2));
 	assert_int_equal(t->ls.n, 0);
 	assert_int_equal(t->ls.map.n, 0);
 	t->a.ended = true;
-	assert_false(lease_give(&t->ls, &t->a, one, false));
+	assert_false(lease_give(&t->ls, &t->a, one, LEASE_READ));
 }
 
 static void there_are_no_more_than_may_be(void **state)
@@ -145,7 +145,7 @@ static uint64_t refused_us(struct ls_test *t)
 	uint64_t begin = loop_now_us();
 
 	lease_mark_contended(&t->ls, one);
-	while (!lease_give(&t->ls, &t->a, one, false))
+	while (!lease_give(&t->ls, &t->a, one, LEASE_READ))
 		fiber_sleep_us(1000);
 	leases_drop_inode(&t->ls, one);
 	return loop_now_us() - begin;
@@ -156,7 +156,7 @@ static void quarrel_body(struct ls_test *t)
 	uint64_t first = refused_us(t), last = first;
 
 	assert_in_range(first, 40000, 60000);
-	assert_true(lease_give(&t->ls, &t->a, two, false));
+	assert_true(lease_give(&t->ls, &t->a, two, LEASE_READ));
 	for (int i = 0; i < 10; i++) {
 		uint64_t us = refused_us(t);
 
@@ -202,7 +202,7 @@ static struct ino held_from(struct fx *f)
 	struct attr a;
 
 	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "held", O_RDONLY, &a), 0);
-	assert_true(lease_give(&f->m->leases, stubborn, a.ino, false));
+	assert_true(lease_give(&f->m->leases, stubborn, a.ino, LEASE_READ));
 	assert_int_equal(fiber_spawn("ping", ping_fiber, f), 0);
 	fx_sleep_ms(1);
 	f->session = fx_session(f, 2);
@@ -351,7 +351,7 @@ static void owners_body(struct fx *f)
 		assert_int_equal(fiber_spawn("give", give_fiber, f), 0);
 	fx_sleep_ms(100);
 	assert_true(lease_give(&f->m->leases, session_find(&f->m->sessions, f->session), other.ino,
-			       false));
+			       LEASE_READ));
 	f->session = fx_session(f, 2);
 	begin = loop_now_us();
 	assert_int_equal(change_mode(f, other.ino), 0);

@@ -266,6 +266,17 @@ static void fallocate_body(struct fx *f)
 	assert_int_equal(f->m->store.counters.unwritten, 0);
 }
 
+/* As if the session had answered a recall of LEASE_APPEND. */
+static void recalled(struct fx *f, uint64_t session, struct ino ino)
+{
+	struct lease *l =
+		lease_find(&f->m->leases, ino, session_find(&f->m->sessions, session));
+
+	assert_non_null(l);
+	assert_int_equal(l->modes & LEASE_APPEND, LEASE_APPEND);
+	lease_end(&f->m->leases, l, LEASE_APPEND);
+}
+
 static uint64_t append(struct fx *f, struct ino ino, uint64_t len, uint64_t size)
 {
 	struct mds_append_req q = {.ino = ino, .len = len, .size = size};
@@ -332,7 +343,7 @@ static void former_place_body(struct fx *f)
 	assert_int_equal(append(f, a.ino, 100, 0), 0);
 	assert_int_equal(fx_call(f, OP_mds_append, &q, &p), 0);
 	assert_int_equal(p.off, 100);
-	open_find(&f->m->opens, session_find(&f->m->sessions, f->session), a.ino)->placed = false;
+	recalled(f, f->session, a.ino);
 	f->session = fx_session(f, 2);
 	f->slot = 1;
 	/* A truncation would not recall the reservation of a session without the open. */
@@ -351,8 +362,7 @@ static void former_place_body(struct fx *f)
 	q.had_end = 1000;				/* never reserved */
 	assert_int_equal(fx_call(f, OP_mds_append, &q, &again), 0);
 	assert_int_equal(again.off, 130);
-	/* As if the session had answered a recall. */
-	open_find(&f->m->opens, session_find(&f->m->sessions, f->session), a.ino)->placed = false;
+	recalled(f, f->session, a.ino);
 	assert_int_equal(fx_truncate(f, a.ino, 50), 0);
 	q.had_end = p.off + 10;
 	f->stat.size = 50;
@@ -401,8 +411,7 @@ static void cut_log_body(struct fx *f)
 
 	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "log", O_WRONLY | O_APPEND, &a), 0);
 	assert_int_equal(append(f, a.ino, 1000, 0), 0);
-	/* As if the session had answered a recall. */
-	open_find(&f->m->opens, session_find(&f->m->sessions, first), a.ino)->placed = false;
+	recalled(f, first, a.ino);
 	f->session = second;
 	f->slot = 1;
 	assert_int_equal(fx_truncate(f, a.ino, 0), 0);

@@ -445,7 +445,7 @@ static int send_goodbye_slowly(struct link *k, const struct link_tx *tx, uint64_
 /* Sends the client a callback as soon as it is about to leave. */
 static int recall(struct rpc_req *r, const void *in, void *out)
 {
-	struct cb_recall_req q = { { 1 } };
+	struct cb_recall_req q = { .ino = { 1 } };
 	struct cb_recall_rep p;
 	struct rpc_call call = { .op = OP_cb_recall, .req = &q, .rep = &p,
 				 .deadline_us = loop_deadline_ms(1000) };
