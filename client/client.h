@@ -15,7 +15,7 @@
 #include "client/ll.h"
 #include "client/params.h"
 #include "client/servers/cluster_map.h"
-#include "client/servers/latency.h"
+#include "client/servers/hedge.h"
 #include "client/servers/request_slots.h"
 #include "common/base/list.h"
 #include "common/base/uuid.h"

@@ -402,8 +402,9 @@ struct ll_stats {
 	uint64_t session;
 	uint32_t map_epoch, n_targets, n_targets_up;
 	uint64_t read_bytes, written_bytes, read_ops, write_ops, meta_ops, retries, checksum_errors;
-	/* hedges: reads that were sent to a second member too. hedges_won: those that the second
-	 * member answered first. failovers: requests sent to another member after a failure. */
+	/* hedges: reads that were sent to a second member too; a batch of them counts once.
+	 * hedges_won: those outside of batches that the second member answered first. failovers:
+	 * requests sent to another member after a failure. */
 	uint64_t hedges, hedges_won, failovers;
 	uint64_t many_ops;    /* requests that carry several reads */
 	uint64_t late_writes; /* writes lost by an object server's crash and not repeated in time */

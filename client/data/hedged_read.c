@@ -9,7 +9,7 @@
 #include "client/layout/block_sums.h"
 #include "client/ll.h"
 #include "client/servers/cluster_map.h"
-#include "client/servers/latency.h"
+#include "client/servers/hedge.h"
 #include "client/servers/replica_select.h"
 #include "client/servers/target.h"
 #include "common/base/assert.h"
@@ -21,9 +21,6 @@
 #include "common/rt/fiber.h"
 #include "common/rt/loop.h"
 #include "common/rt/slot.h"
-
-/* How long a slow member is not preferred, as a multiple of the time waited for it. */
-#define SLOW_FACTOR 10u
 
 /* The second request. */
 struct hedge_run {
@@ -121,15 +118,6 @@ static void run_fiber(void *arg)
 	client_bg_end(c);
 }
 
-static bool has_others(const struct chain *ch)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < ch->n_members; i++)
-		n += ch->members[i].sync;
-	return n > 1;
-}
-
 /* The timer: sends the second request. Outside of fibers. */
 static void fired(struct timer *timer)
 {
@@ -145,7 +133,7 @@ static void fired(struct timer *timer)
 		timer_set(timer, loop_now_us() + HEDGE_MIN_US);
 		return;
 	}
-	if (!has_others(replica_route->chain))
+	if (!hedge_possible(replica_route->chain))
 		return;
 	r = malloc(sizeof(*r));
 	if (r == NULL)
@@ -178,28 +166,26 @@ static void fired(struct timer *timer)
 
 void hedge_begin(struct hedge *h)
 {
-	const struct client *c = h->c;
+	uint64_t after_us = hedge_after_us(&h->c->latencies, h->c->params.hedge_ms);
 
 	timer_init(&h->timer, fired);
 	h->fiber = fiber_self();
 	h->run = NULL;
 	h->kicked = false;
 	h->start_us = loop_now_us();
-	if (c->params.hedge_ms > 0)
-		timer_set(&h->timer,
-			  h->start_us + hedge_after_us(&c->latencies, c->params.hedge_ms));
+	if (after_us > 0)
+		timer_set(&h->timer, h->start_us + after_us);
 }
 
 static void take(struct hedge *h, uint8_t *data, uint32_t *ret_len)
 {
 	struct hedge_run *r = h->run;
-	uint64_t now = loop_now_us();
 
 	copy_counted(data, r->slot->data, r->len);
 	*ret_len = r->len;
 	h->hole = r->hole;
 	block_sums_copy(h->sums, &r->sums, r->chunk_at + r->req.off, r->req.len);
-	r->first->slow_until_us = now + SLOW_FACTOR * (now - h->start_us);
+	hedge_lost(r->first, loop_now_us() - h->start_us);
 	h->c->stats.hedges_won++;
 }
 

@@ -2,10 +2,8 @@
 /*
  * Hedged reads: if the first member does not answer in time, the same read is sent to a second one,
  * into a separate slot. The first good answer wins, and the other request is cancelled. A slot is
- * released only after its rpc_call has returned.
- *
- * The delay is hedge_after_us (servers/latency.h): three times the 99th percentile of recent reads,
- * between HEDGE_MIN_US and params.hedge_ms. Owned by the client's loop.
+ * released only after its rpc_call has returned. servers/hedge.h is the policy. Owned by the
+ * client's loop.
  */
 #ifndef LEAT_CLIENT_DATA_HEDGED_READ_H
 #define LEAT_CLIENT_DATA_HEDGED_READ_H

@@ -17,8 +17,9 @@
 #include "client/layout/stripe.h"
 #include "client/ll.h"
 #include "client/servers/cluster_map.h"
-#include "client/servers/latency.h"
+#include "client/servers/hedge.h"
 #include "client/servers/replica_select.h"
+#include "client/servers/retry.h"
 #include "client/servers/target.h"
 #include "common/base/assert.h"
 #include "common/base/copy_counter.h"
@@ -40,12 +41,8 @@
 #define ALONE_WIDTH     32u
 /* The maximum size of one group's blocks: a server reads them into one slot. */
 #define BLOCKS_MAX READV_BULK_MAX
-/* The time limit of a first attempt (retry.c); and how long a member that exceeded its limit is not
- * preferred, as a multiple of that limit. */
-#define ATTEMPT_US  3000000u
-#define SLOW_FACTOR 10u
-#define CAP_WIRE    64u
-#define PART_WIRE   22u
+#define CAP_WIRE   64u
+#define PART_WIRE  22u
 
 struct job {
 	struct ll_part *part;
@@ -224,32 +221,26 @@ static int prepare(struct group *g, struct rpc_call *call)
 	return 0;
 }
 
-/* Returns how long to wait for the reply: a hedged read's delay if there is another member. */
-static uint64_t patience_us(const struct group *g)
-{
-	const struct client *c = g->c;
-	uint32_t n_sync = 0;
-
-	for (uint32_t i = 0; i < g->chain->n_members; i++)
-		n_sync += g->chain->members[i].sync;
-	return n_sync > 1 && c->params.hedge_ms > 0
-		       ? hedge_after_us(&c->many_latencies, c->params.hedge_ms)
-		       : ATTEMPT_US;
-}
-
 static int ask(struct group *g, struct rpc_call *call)
 {
 	struct client *c = g->c;
-	uint64_t now = loop_now_us(), deadline = client_deadline(c), wait = patience_us(g);
+	uint64_t now = loop_now_us(), hedge_us;
 	struct flight f;
+	struct retry r;
+	bool hedged;
 	int rc;
 
 	TRY(target_connect(g->target));
+	retry_begin(&r, c);
 	call->session = c->session;
 	call->target = g->target->id;
 	call->chain = g->chain->id;
 	call->epoch = g->chain->epoch;
-	call->deadline_us = now + wait < deadline ? now + wait : deadline;
+	call->deadline_us = retry_attempt_deadline(&r);
+	hedge_us = hedge_after_us(&c->many_latencies, c->params.hedge_ms);
+	hedged = hedge_us > 0 && hedge_possible(g->chain) && now + hedge_us < call->deadline_us;
+	if (hedged)
+		call->deadline_us = now + hedge_us;
 	call->flags = RPC_CALL_NO_WAIT;
 	target_asked(g->target, g->chain);
 	flight_begin(g->chain, &f, g->target, false);
@@ -259,8 +250,8 @@ static int ask(struct group *g, struct rpc_call *call)
 	if (rc == -LE_UNKNOWN_OP)
 		g->target->no_readv = true;
 	if (rc == -LE_TIMEDOUT) {
-		g->target->slow_until_us = loop_now_us() + SLOW_FACTOR * wait;
-		c->stats.hedges++;
+		hedge_lost(g->target, loop_now_us() - now);
+		c->stats.hedges += hedged;
 	}
 	return rc;
 }

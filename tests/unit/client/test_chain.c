@@ -14,7 +14,7 @@
 #include "client/data/write_request.h"
 #include "client/layout/stripe.h"
 #include "client/ll.h"
-#include "client/servers/latency.h"
+#include "client/servers/hedge.h"
 #include "client/servers/map_refresh.h"
 #include "common/base/checksum.h"
 #include "common/kv/kv.h"
@@ -577,10 +577,28 @@ static void many_of_a_silent_member(void)
 	assert_int_equal(read_many(d, &zeros), 7u & ~(1u << who));
 	/* As long as a hedged read waits, and one that finds the member slow. */
 	assert_in_range(loop_now_us() - since, HEDGE_MIN_US, 60000);
+	assert_in_range(bed.client->stats.hedges, 1, 2); /* one for each request */
 	(void)SUM(n_many);
 	assert_int_equal(read_many(d, &zeros), 7u & ~(1u << who));
 	assert_int_equal(bed.oss[who].n_many, 0);
 	silence(who, false);
+	bed_close(d);
+}
+
+/* No other member can answer, so nothing is hedged, and the attempt ends as that of any request. */
+static void many_of_the_only_member(void)
+{
+	struct inode_io *d = bed_open();
+	uint32_t zeros;
+
+	(void)warm_up(d, 0);
+	bed_set_chain(1, 1, 0, 1, 2);
+	after_ms(10, bed.mds_loop, bed_tell_client);
+	assert_int_equal(fiber_sleep_us(100000), 0);
+	bed.oss[0].read_us = 4000000;
+	after_ms(100, NULL, head_is_quick);
+	assert_int_equal(read_many(d, &zeros), 1);
+	assert_int_equal(bed.client->stats.hedges, 0);
 	bed_close(d);
 }
 
@@ -628,6 +646,7 @@ TEST(what_lies_behind_the_end_of_a_chunk_is_zeros, many_short)
 TEST(a_hole_in_a_sealed_file_is_asked_about, moved_data)
 TEST(an_older_server_is_not_asked_for_many_again, many_of_an_older_server)
 TEST(many_reads_are_hedged_when_a_member_is_silent, many_of_a_silent_member)
+TEST(many_reads_of_one_member_are_not_hedged, many_of_the_only_member)
 TEST(many_reads_go_to_another_member_when_one_dies, many_of_a_killed_member)
 
 int main(void)
@@ -657,6 +676,7 @@ int main(void)
 		cmocka_unit_test(a_hole_in_a_sealed_file_is_asked_about),
 		cmocka_unit_test(an_older_server_is_not_asked_for_many_again),
 		cmocka_unit_test(many_reads_are_hedged_when_a_member_is_silent),
+		cmocka_unit_test(many_reads_of_one_member_are_not_hedged),
 		cmocka_unit_test(many_reads_go_to_another_member_when_one_dies),
 	};
 

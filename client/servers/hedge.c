@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "client/servers/latency.h"
+#include "client/servers/hedge.h"
 
+#include "client/servers/cluster_map.h"
+#include "client/servers/target.h"
+#include "common/rt/loop.h"
 
 void latencies_add(struct latencies *l, uint64_t us)
 {
@@ -35,4 +38,18 @@ uint64_t hedge_after_us(const struct latencies *l, uint32_t hedge_ms)
 	if (us < HEDGE_MIN_US)
 		us = HEDGE_MIN_US;
 	return us < max ? us : max;
+}
+
+bool hedge_possible(const struct chain *ch)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < ch->n_members; i++)
+		n += ch->members[i].sync;
+	return n > 1;
+}
+
+void hedge_lost(struct target *first, uint64_t waited_us)
+{
+	first->slow_until_us = loop_now_us() + HEDGE_SLOW_FACTOR * waited_us;
 }
