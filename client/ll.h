@@ -267,14 +267,10 @@ int ll_layout_set(struct client *c, const struct cred *cred, struct ino ino,
 		  const struct layout *layout, struct attr *ret_attr) CHECK_RESULT;
 
 /* ---- files ---- */
-/* A flag of ll_open: the caller has looked up the name for this open. If a rename has replaced the
- * inode since, it is opened nevertheless; without the flag the open returns -LE_STALE. */
-enum ll_open_flags {
-	LL_FOUND = 1 << 30
-};
-/* Opens a file. flags: LL_FOUND, and of open(2) O_ACCMODE, O_TRUNC, O_APPEND, O_DIRECT, O_SYNC and
- * O_DSYNC. Sets *ret_changed to whether the file has changed since this client last opened it: then
- * the caller must drop the data that the kernel caches. */
+/* Opens a file. flags: of open(2) O_ACCMODE, O_TRUNC, O_APPEND, O_DIRECT, O_SYNC and O_DSYNC; and
+ * OPEN_ORPHAN (mds_proto.h), with which a file that has lost its name is opened too. Sets
+ * *ret_changed to whether the file has changed since this client last opened it: then the caller
+ * must drop the data that the kernel caches. */
 int ll_open(struct client *c, const struct cred *cred, struct ino ino, uint32_t flags,
 	    struct ll_file **ret_file, struct attr *ret_attr, bool *ret_changed) CHECK_RESULT;
 /* Call after an open if nothing usable of the file is cached, so that the program will most likely

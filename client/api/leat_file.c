@@ -19,6 +19,7 @@
 #include "client/ll.h"
 #include "common/base/assert.h"
 #include "common/base/status.h"
+#include "common/proto/mds_proto.h"
 #include "common/proto/types.h"
 #include "common/proto/wire.h"
 #include "common/rt/fiber.h"
@@ -45,7 +46,7 @@ static int open_existing(struct api_call *a, bool follow, struct ll_file **ret_l
 		return -LE_NOTDIR;
 	if (!S_ISREG(attr.mode))
 		return -LE_NXIO;
-	return ll_open(a->fs->client, &a->fs->cred, attr.ino, a->flags | LL_FOUND, ret_ll, NULL,
+	return ll_open(a->fs->client, &a->fs->cred, attr.ino, a->flags | OPEN_ORPHAN, ret_ll, NULL,
 		       &changed);
 }
 

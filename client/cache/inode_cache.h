@@ -65,8 +65,6 @@ struct inode {
 	                                  * cache */
 	uint64_t settled_us; /* When the chains were last queried; 0: not since the file has
 			      * writers. */
-	/* When a lookup last returned it; 0: never, or opened since. */
-	uint64_t found_us;
 	/* The change counter that cached data belongs to. */
 	uint64_t open_change;
 	uint32_t n_truncations; /* number of truncations by this client */

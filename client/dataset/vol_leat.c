@@ -10,6 +10,7 @@
 #include "client/dataset/vol.h"
 #include "client/leat_impl.h"
 #include "common/base/assert.h"
+#include "common/proto/mds_proto.h"
 
 struct remote {
 	struct vol vol;
@@ -169,7 +170,7 @@ static int open_ll(struct vol *v, const char *path, int flags, uint32_t mode,
 				 ret_ll, &a);
 	}
 	TRY(rc);
-	return ll_open(fs->client, &fs->cred, a.ino, (uint32_t)(flags & ~O_CREAT) | LL_FOUND,
+	return ll_open(fs->client, &fs->cred, a.ino, (uint32_t)(flags & ~O_CREAT) | OPEN_ORPHAN,
 		       ret_ll, &a, &changed);
 }
 

@@ -19,7 +19,6 @@
 #include "common/proto/types.h"
 #include "common/proto/wire.h"
 #include "common/rpc/rpc.h"
-#include "common/rt/loop.h"
 
 int lookup_note(struct client *c, const struct cred *cred, const struct attr *attr,
 		uint64_t sent_us, struct attr *ret_attr)
@@ -45,7 +44,6 @@ int lookup_note(struct client *c, const struct cred *cred, const struct attr *at
 	}
 	if (rc >= 0 && ret_attr != NULL)
 		size_settled_attr(c, i, ret_attr);
-	i->found_us = loop_now_us();
 	inode_put(c, i);
 	return rc;
 }
@@ -69,7 +67,6 @@ static bool lookup_known(struct client *c, const struct cred *cred, struct ino p
 		if (i != NULL && known) {
 			inode_attr(c, i, ret_attr);
 			ret_attr->flags &= ~(uint32_t)ATTR_UNSETTLED;
-			i->found_us = loop_now_us();
 		}
 		if (i != NULL)
 			inode_put(c, i);

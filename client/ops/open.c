@@ -22,7 +22,6 @@
 #include "client/ops/truncation.h"
 #include "client/servers/mds_call.h"
 #include "client/servers/open_count.h"
-#include "client/servers/restart_log.h"
 #include "common/base/list.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
@@ -30,14 +29,8 @@
 #include "common/proto/types.h"
 #include "common/proto/wire.h"
 #include "common/rpc/rpc.h"
-#include "common/rt/loop.h"
 
 #define OPEN_FLAGS     (O_ACCMODE | O_TRUNC | O_APPEND | O_EXCL)
-/* An open that follows a lookup within this time belongs to it: if the name was replaced in
- * between, the old inode is opened, as it would be if the open had come before the replacement. The
- * time is short, and counts for one open, so that an open by a name that the kernel has cached does
- * not qualify. */
-#define FOUND_US   20000u
 #define SECTOR   512u
 
 /* Creates the open file after the MDS has opened it. Takes over a reference of the caller on
@@ -132,17 +125,17 @@ static int open_inode(struct client *c, const struct cred *cred, struct inode *i
 		      struct ll_file **ret_file)
 {
 	struct mds_open_req req = {
-		.cred = *cred, .ino = i->ino, .flags = flags & OPEN_FLAGS & ~(uint32_t)O_EXCL};
+		.cred = *cred,
+		.ino = i->ino,
+		.flags = flags & (O_ACCMODE | O_TRUNC | O_APPEND | OPEN_ORPHAN),
+	};
 	struct mds_open_rep rep;
-	bool just_found = (flags & LL_FOUND) != 0 ||
-			  (i->found_us != 0 && loop_now_us() < i->found_us + FOUND_US);
 	bool unsettled;
 	struct pending_change ch;
 	struct rpc_call call;
 	int rc;
 
-	i->found_us = 0;
-	flags &= ~(uint32_t)LL_FOUND;
+	flags &= ~(uint32_t)OPEN_ORPHAN;
 	if (delegation_allows(c, cred, i, flags))
 		return delegation_open(c, cred, i, flags, ret_file);
 	TRY(sync_wait_closing(i));
@@ -155,12 +148,6 @@ static int open_inode(struct client *c, const struct cred *cred, struct inode *i
 		return rc;
 	}
 	rc = mds_call(c, OP_mds_open, &req, &rep, &call);
-	if (rc == -LE_STALE && just_found) {
-		rpc_call_fini(&call);
-		restart_log_discard(c);
-		req.flags |= OPEN_ORPHAN;
-		rc = mds_call(c, OP_mds_open, &req, &rep, &call);
-	}
 	if (change_outcome_unknown(rc) && (flags & O_TRUNC))
 		lease_invalidate_data(c, i);
 	pending_change_end(&ch, rc);

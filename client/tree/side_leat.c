@@ -10,6 +10,7 @@
 #include "client/leat_impl.h"
 #include "client/tree/side.h"
 #include "common/base/assert.h"
+#include "common/proto/mds_proto.h"
 
 struct leat_side {
 	struct side side;
@@ -352,7 +353,7 @@ static int leat_load(struct tdir *d, const struct tent *e, struct tfile *ret_fil
 	int64_t n = 0;
 	int rc;
 
-	TRY(ll_open(l->c, &l->cred, ino, O_RDONLY | LL_FOUND, &ll, &a, &changed));
+	TRY(ll_open(l->c, &l->cred, ino, O_RDONLY | OPEN_ORPHAN, &ll, &a, &changed));
 	rc = S_ISREG(a.mode) ? 0 : -LE_STALE;
 	if (rc == 0 && (a.flags & ATTR_UNSETTLED))
 		rc = ll_getattr(l->c, &l->cred, ino, &a);

@@ -377,9 +377,9 @@ enum readdir_flags { READDIR_PLUS = 1 };
  * writing or not). The first open for writing marks the inode unsettled in the same batch; opens
  * for reading write nothing.
  *
- * OPEN_ORPHAN: the inode may have no name. A client sends it after a lookup whose open returned
- * -LE_STALE because a rename came in between. The MDS keeps an inode that a rename replaced for
- * some seconds.
+ * OPEN_ORPHAN: the inode may have no name; without the flag its open returns -LE_STALE. For an open
+ * that certainly belongs to a lookup (mds/file/orphan_delay.h), and for one that the client has
+ * already: to report a delegated open, to renew a capability, in a new session.
  */
 enum open_flags { OPEN_ORPHAN = 1 << 30 };
 #define mds_open_req_FIELDS(F) F(cred, cred) F(ino, ino) F(u32, flags)

@@ -1,55 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/ops/estale_retry.h"
 
-static uint32_t place(const struct estale_retry *r, pid_t thread)
+static struct estale_thread *place(struct estale_retry *r, pid_t thread)
 {
-	uint32_t i = 0;
-
-	if (r->n == 0 || thread == 0)
-		return ESTALE_RETRIES_MAX;
-	while (i < ESTALE_RETRIES_MAX && r->ring[i].thread != thread)
-		i++;
-	return i;
-}
-
-static void forget(struct estale_retry *r, uint32_t i)
-{
-	r->ring[i].thread = 0;
-	r->n--;
+	return &r->threads[(uint32_t)thread % ESTALE_RETRIES_MAX];
 }
 
 void estale_retry_add(struct estale_retry *r, pid_t thread, uint64_t ino)
 {
-	uint32_t i = place(r, thread);
-
-	if (thread == 0)
-		return;
-	if (i == ESTALE_RETRIES_MAX) {
-		i = r->next++ % ESTALE_RETRIES_MAX;
-		r->n += r->ring[i].thread == 0;
-	}
-	r->ring[i].thread = thread;
-	r->ring[i].ino = ino;
+	if (thread != 0)
+		*place(r, thread) = (struct estale_thread){thread, ino};
 }
 
 void estale_retry_found(struct estale_retry *r, pid_t thread, uint64_t ino)
 {
-	uint32_t i = place(r, thread);
+	struct estale_thread *t = place(r, thread);
 
-	if (i == ESTALE_RETRIES_MAX)
-		return;
-	if (ino == 0)
-		forget(r, i); /* no open follows */
-	else
-		r->ring[i].ino = ino;
+	/* Without a name no open follows. */
+	if (t->thread == thread)
+		*t = ino != 0 ? (struct estale_thread){thread, ino} : (struct estale_thread){0};
 }
 
 bool estale_retry_take(struct estale_retry *r, pid_t thread, uint64_t ino)
 {
-	uint32_t i = place(r, thread);
+	struct estale_thread t = *place(r, thread);
 
-	if (i == ESTALE_RETRIES_MAX)
+	if (thread == 0 || t.thread != thread)
 		return false;
-	forget(r, i);
-	return r->ring[i].ino == ino;
+	*place(r, thread) = (struct estale_thread){0};
+	return t.ino == ino;
 }

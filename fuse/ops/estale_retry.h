@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads that got ESTALE for an open, because a rename has replaced the file since the kernel
- * cached its name. The kernel then looks up every name of the path again and repeats the open once;
- * a second ESTALE would reach the program. So the next open of such a thread belongs to its last
- * lookup, and opens the inode that this lookup found, even if a rename has replaced it since
- * (LL_FOUND). A thread that opens the same inode again without a lookup uses an open file, not a
- * name (/proc/self/fd/N): it is opened as well.
+ * The mount's part of opening a name that is renamed over again and again
+ * (mds/file/orphan_delay.h): which open belongs to a lookup that the kernel has repeated.
  *
- * Owned by the mount's loop. Bounded: the oldest thread is dropped, and gets an ESTALE at worst.
- * Nothing yields.
+ * When an open fails with ESTALE, the kernel looks up every name of the path again and repeats the
+ * open once. So the next open of the thread belongs to its last lookup, and has OPEN_ORPHAN. A
+ * thread that opens the same inode again without a lookup uses an open file, not a name
+ * (/proc/self/fd/N): its open has OPEN_ORPHAN too.
+ *
+ * Owned by the mount's loop. Two threads whose numbers have the same remainder displace each other;
+ * then a program may get ESTALE. No function yields.
  */
 #ifndef LEAT_FUSE_OPS_ESTALE_RETRY_H
 #define LEAT_FUSE_OPS_ESTALE_RETRY_H
@@ -17,14 +18,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define ESTALE_RETRIES_MAX 64u
+#define ESTALE_RETRIES_MAX 256u
 
 struct estale_retry {
-	uint32_t n, next;
-	struct {
+	struct estale_thread {
 		pid_t thread; /* 0: none */
 		uint64_t ino; /* the inode of the failed open, or of the lookup since */
-	} ring[ESTALE_RETRIES_MAX];
+	} threads[ESTALE_RETRIES_MAX];
 };
 
 /* Notes that the thread's open of ino is answered ESTALE. Ignores thread 0 (of another pid

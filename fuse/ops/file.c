@@ -16,6 +16,7 @@
 #include "fuse/ops/request.h"
 #include "fuse/ops/set_ids.h"
 #include "fuse/restart/handle_table.h"
+#include "common/proto/mds_proto.h"
 
 #define KERNEL_O_LARGEFILE 0100000
 
@@ -142,7 +143,8 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	/* For an ioctl the kernel opens an open inode again, which may have no name by now. Only an
 	 * open by a program has O_LARGEFILE (the kernel's value: that of libc may be 0). */
 	bool again = (fi->flags & KERNEL_O_LARGEFILE) == 0;
-	uint32_t found = estale_retry_take(&fs->estale_retry, thread, ino) || again ? LL_FOUND : 0;
+	uint32_t orphan =
+		estale_retry_take(&fs->estale_retry, thread, ino) || again ? OPEN_ORPHAN : 0;
 	struct pass_file *pass = NULL;
 	struct ll_file *file;
 	struct req_cred rc;
@@ -155,9 +157,9 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (status == 0 && (fi->flags & O_TRUNC))
 		status = drop_set_ids_for_user(req, ino);
 	if (status == 0)
-		status = ll_open(fs->client, &rc.cred, ino_of(fs, ino), (uint32_t)fi->flags | found,
-				 &file, &attr, &changed);
-	if (status == -LE_STALE && found == 0)
+		status = ll_open(fs->client, &rc.cred, ino_of(fs, ino),
+				 (uint32_t)fi->flags | orphan, &file, &attr, &changed);
+	if (status == -LE_STALE && orphan == 0)
 		estale_retry_add(&fs->estale_retry, thread, ino);
 	if (status == 0) {
 		set_caching(fs, ino_of(fs, ino), fi, changed);

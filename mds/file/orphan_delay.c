@@ -29,9 +29,10 @@ bool orphan_delay_add(struct mds *m, struct ino ino)
 	return true;
 }
 
-bool orphan_delay_wanted(const struct open_file *f)
+bool orphan_delay_closed(struct mds *m, const struct open_file *f)
 {
-	return f->replaced_us != 0 && loop_now_us() < f->replaced_us + ORPHAN_DELAY_MS * 1000;
+	return f->replaced_us != 0 && loop_now_us() < f->replaced_us + ORPHAN_DELAY_MS * 1000 &&
+	       orphan_delay_add(m, f->ino);
 }
 
 void orphan_delay_run(struct mds *m)

@@ -137,8 +137,8 @@ static int close_txn(struct op *op, const void *vin, void *vout)
 		f->append_end = APPEND_END_UNKNOWN;
 	open_drop(&op->m->opens, o, in->flags);
 	if (rc == 0 && rec->attr.nlink == 0 && inode_not_open(op, in->ino)) {
-		if (orphan_delay_wanted(f) && orphan_delay_add(op->m, in->ino))
-			goto out; /* removed a little later: file/orphan_delay.h */
+		if (orphan_delay_closed(op->m, f))
+			goto out;
 		inode_remove(op, i);
 		txn_delete(op->store, key_of('O', in->ino.v));
 	} else if (rc == 0 && open_flags_write(in->flags) &&

@@ -35,8 +35,7 @@ int open_existing(struct op *op, struct opening *o, struct inode *i, const struc
 		return -LE_ISDIR;
 	if (!S_ISREG(old->attr.mode))
 		return S_ISLNK(old->attr.mode) ? -LE_LOOP : -LE_NXIO;
-	/* Even if a session has it open: another file may have its name by now, and a client that
-	 * opens by a stale entry must detect that. */
+	/* Even if a session has it open: mds/file/orphan_delay.h. */
 	if (old->attr.nlink == 0 && (flags & OPEN_ORPHAN) == 0)
 		return -LE_STALE;
 	if ((flags & O_ACCMODE) != O_WRONLY)

@@ -8,6 +8,7 @@
 
 #include "common/base/hmap.h"
 #include "common/base/log.h"
+#include "common/proto/mds_proto.h"
 #include "tests/sim/linear.h"
 
 /*
@@ -459,7 +460,7 @@ static void name_hold(struct shared *s, uint32_t index)
 		return;
 	tag = a.uid;
 	ll_stats(sc->client, &before);
-	if (ll_open(sc->client, &root, a.ino, O_RDONLY | LL_FOUND, &file, &a, &changed) < 0)
+	if (ll_open(sc->client, &root, a.ino, O_RDONLY | OPEN_ORPHAN, &file, &a, &changed) < 0)
 		return;
 	ll_expect_read(file);
 	if (fiber_sleep_us(rnd(s, HOLD_US)) == 0) {

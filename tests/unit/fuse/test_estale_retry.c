@@ -26,7 +26,6 @@ static void test_only_what_was_found_after_a_refusal(void **state)
 	estale_retry_add(&r, 7, 99);
 	estale_retry_found(&r, 7, 100);
 	assert_false(estale_retry_take(&r, 7, 101));
-	assert_int_equal(r.n, 0);
 }
 
 /* /proc/self/fd/N of a file that has lost its name: there is no name to look up. */
@@ -52,10 +51,9 @@ static void test_a_name_that_is_gone_ends_it(void **state)
 	estale_retry_found(&r, 7, 0);
 	estale_retry_found(&r, 7, 100);
 	assert_false(estale_retry_take(&r, 7, 100));
-	assert_int_equal(r.n, 0);
 }
 
-static void test_the_oldest_are_forgotten(void **state)
+static void test_neighbours_do_not_displace_each_other(void **state)
 {
 	struct estale_retry r = {0};
 
@@ -68,10 +66,8 @@ static void test_the_oldest_are_forgotten(void **state)
 		estale_retry_add(&r, t, 99);
 		estale_retry_found(&r, t, 100);
 	}
-	assert_int_equal(r.n, ESTALE_RETRIES_MAX);
 	for (pid_t t = 1; t <= 2 * (pid_t)ESTALE_RETRIES_MAX; t++)
 		assert_int_equal(estale_retry_take(&r, t, 100), t > (pid_t)ESTALE_RETRIES_MAX);
-	assert_int_equal(r.n, 0);
 }
 
 int main(void)
@@ -80,7 +76,7 @@ int main(void)
 		cmocka_unit_test(test_only_what_was_found_after_a_refusal),
 		cmocka_unit_test(test_the_same_without_a_lookup),
 		cmocka_unit_test(test_a_name_that_is_gone_ends_it),
-		cmocka_unit_test(test_the_oldest_are_forgotten),
+		cmocka_unit_test(test_neighbours_do_not_displace_each_other),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

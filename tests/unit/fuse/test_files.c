@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/proto/types.h"
+#include "common/proto/mds_proto.h"
 
 #define BIG (100u << 10) /* keeps the slot that it was read into */
 
@@ -109,9 +110,9 @@ static void open_by_the_kernel(void)
 	struct fuse_open_in in = {.flags = O_RDONLY};
 
 	assert_int_equal(kernel_call(&rig.k, FUSE_OPEN, node, &r, ARG(in)), 0);
-	assert_int_equal(fake.flags & LL_FOUND, LL_FOUND);
+	assert_int_equal(fake.flags & OPEN_ORPHAN, OPEN_ORPHAN);
 	kernel_open_file(&rig.k, node, O_RDONLY);
-	assert_int_equal(fake.flags & LL_FOUND, 0);
+	assert_int_equal(fake.flags & OPEN_ORPHAN, 0);
 }
 RIG_TEST(open_by_the_kernel)
 

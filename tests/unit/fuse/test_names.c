@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include "common/proto/mds_proto.h"
 #include "common/proto/types.h"
 
 static struct kernel_reply r;
@@ -192,16 +193,16 @@ static void stale_opens(void)
 
 	fake_fail("ll_open", -LE_STALE);
 	assert_int_equal(kernel_call(&rig.k, FUSE_OPEN, node, &r, ARG(in)), ESTALE);
-	assert_int_equal(fake.flags & LL_FOUND, 0);
+	assert_int_equal(fake.flags & OPEN_ORPHAN, 0);
 	assert_int_equal(kernel_lookup(&rig.k, 1, "a", &r), 0);
 	rig.k.pid++; /* another thread has found nothing */
 	kernel_open_file(&rig.k, node, O_RDONLY);
-	assert_int_equal(fake.flags & LL_FOUND, 0);
+	assert_int_equal(fake.flags & OPEN_ORPHAN, 0);
 	rig.k.pid--;
 	kernel_open_file(&rig.k, node, O_RDONLY);
-	assert_int_equal(fake.flags & LL_FOUND, LL_FOUND);
+	assert_int_equal(fake.flags & OPEN_ORPHAN, OPEN_ORPHAN);
 	kernel_open_file(&rig.k, node, O_RDONLY);
-	assert_int_equal(fake.flags & LL_FOUND, 0);
+	assert_int_equal(fake.flags & OPEN_ORPHAN, 0);
 }
 RIG_TEST(stale_opens)
 
