@@ -379,6 +379,7 @@ int leat_readdir(struct leat_dir *dir, struct leat_dirent *ret_entry)
 	struct leat_dir *d = CAST_OBJ(dir, struct leat_dir, LEAT_DIR_MAGIC);
 	struct api_call a = {.fn = readdir_fn, .buf = d};
 
+	ASSERT(d->at <= d->n && d->n <= DIR_BATCH);
 	if (d->at == d->n) {
 		if (d->eof)
 			return 0;

@@ -14,6 +14,7 @@
 #include "client/ops/close.h"
 #include "client/servers/mds_call.h"
 #include "client/servers/open_count.h"
+#include "common/base/assert.h"
 #include "common/base/log.h"
 #include "common/base/planted_bug.h"
 #include "common/base/status.h"
@@ -71,6 +72,8 @@ int delegation_open(struct client *c, const struct cred *cred, struct inode *i, 
 /* Called when the MDS counts one open for all delegated ones. */
 static void now_reported(struct inode_io *d)
 {
+	ASSERT(d->n_delegated > 0 && !d->delegated_reported);
+	ASSERT(d->c->leases.n_unreported_opens > 0);
 	d->delegated_reported = true;
 	d->n_read++;
 	d->c->leases.n_unreported_opens--;
@@ -89,6 +92,8 @@ bool delegation_close(struct ll_file *f)
 	struct inode_io *d = f->d;
 	struct inode *i = f->inode;
 
+	ASSERT(f->delegated && d->n_delegated > 0);
+	ASSERT(d->delegated_reported || c->leases.n_unreported_opens > 0);
 	d->n_delegated--;
 	if (d->n_delegated == 0 && d->delegated_reported) {
 		/* The open that represented all delegated ones is closed like a usual one. */

@@ -112,6 +112,7 @@ static int turn_begin(struct inode_io *d)
 
 static void turn_end(struct inode_io *d)
 {
+	ASSERT(d->n_lock_calls > 0 && !d->resyncing);
 	if (--d->n_lock_calls == 0)
 		waitq_wake_all(&d->lock_turn);
 }
@@ -144,6 +145,7 @@ static int mend_in_turn(struct inode_io *d, const struct file_lock *range)
 	d->n_repairs++;
 	while (rc >= 0 && (d->resyncing || d->n_lock_calls > 0))
 		rc = waitq_wait(&d->lock_turn, NO_DEADLINE);
+	ASSERT(d->n_repairs > 0);
 	d->n_repairs--;
 	if (rc >= 0) {
 		d->resyncing = true;
@@ -179,6 +181,7 @@ static void mend_fiber(void *arg)
 			  (unsigned long long)m.i->ino.v, status_name(rc));
 		fiber_sleep_us(MEND_EVERY_US);
 	}
+	ASSERT(c->n_mends > 0);
 	c->n_mends--;
 	inode_put(c, m.i);
 	client_bg_end(c);

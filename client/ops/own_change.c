@@ -76,14 +76,17 @@ int pending_change_report(struct pending_change *ch, struct ino ino, struct ino 
 
 void pending_change_end(struct pending_change *ch, int rc)
 {
+	ASSERT(!ch->blind || ch->c->leases.n_blind > 0);
 	ch->c->leases.n_blind -= ch->blind ? 1 : 0;
 	while (ch->n_names > 0) {
 		dentry_cache_change_end(&ch->names[--ch->n_names]);
+		ASSERT(ch->dirs[ch->n_names]->n_names_changing > 0);
 		ch->dirs[ch->n_names]->n_names_changing--;
 	}
 	while (ch->n > 0) {
 		struct inode *i = ch->inodes[--ch->n];
 
+		ASSERT(i->n_changing > i->n_names_changing || PLANTED_BUG(CLIENT_OWN_CACHE));
 		i->n_changing -= PLANTED_BUG(CLIENT_OWN_CACHE) ? 0 : 1;
 		if (rc < 0)
 			dentry_cache_set_incomplete(ch->c, i);

@@ -175,6 +175,7 @@ static void ahead_fiber(void *arg)
 
 	a->b.used = batch_fetch(c, &a->cred, &a->b) >= 0;
 	a->b.coming = false;
+	ASSERT(a->to->coming && c->n_dirs_coming > 0);
 	*a->to = a->b;
 	c->n_dirs_coming--;
 	waitq_wake_all(&c->dirs_q);

@@ -32,6 +32,8 @@ void ll_release(struct ll_file *file)
 	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
 
 	(void)write_error_reported(f);
+	ASSERT(f->d->n_files > 0);
+	ASSERT(f->counted == f->flags || f->d->n_append_cleared > 0);
 	f->d->n_files--;
 	f->d->n_append_cleared -= f->counted != f->flags;
 	ll_unlock_all(f);

@@ -271,6 +271,7 @@ static void take_chain(struct client *c, const struct new_chain *nc)
 		return;
 	ch->epoch = nc->epoch;
 	ch->lost = nc->lost;
+	ASSERT(nc->n_members <= MAP_MEMBERS_MAX);
 	ch->n_members = 0;
 	for (uint32_t i = 0; i < nc->n_members; i++) {
 		struct target *t = target_find(&c->map, nc->members[i].target);

@@ -6,6 +6,7 @@
 #include "client/client.h"
 #include "client/servers/cluster_map.h"
 #include "client/servers/target.h"
+#include "common/base/assert.h"
 #include "common/base/hmap.h"
 #include "common/proto/oss_proto.h"
 #include "common/proto/types.h"
@@ -75,6 +76,7 @@ void replica_failed(struct replica_route *r, bool bad)
 		replica_retry_failed(r);
 	if (r->n_tried == REPLICA_TRIED_MAX)
 		r->n_tried = 0;
+	ASSERT(r->n_tried < REPLICA_TRIED_MAX);
 	r->tried[r->n_tried].target = r->target;
 	r->tried[r->n_tried++].bad = bad;
 }

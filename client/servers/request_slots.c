@@ -77,7 +77,11 @@ static void wake(struct request_slots *t)
 
 static void take(struct request_slots *t, uint32_t *ret_slot, uint64_t *ret_seq)
 {
-	uint32_t slot = t->stack[--t->n_free];
+	uint32_t slot;
+
+	ASSERT(t->n_free > 0);
+	slot = t->stack[--t->n_free];
+	ASSERT(slot < t->n && !t->unknown[slot]);
 
 	*ret_slot = slot;
 	*ret_seq = ++t->seqs[slot];
@@ -120,8 +124,10 @@ void request_slot_mark_unknown(struct request_slots *t, uint32_t slot)
 
 void request_slot_release(struct request_slots *t, uint32_t slot)
 {
-	uint32_t at = t->unknown[slot] ? 0 : t->n_free;
+	uint32_t at;
 
+	ASSERT(slot < t->n_max);
+	at = t->unknown[slot] ? 0 : t->n_free;
 	t->unknown[slot] = false;
 	/* The server's limit was lowered since: the slot is not used again. */
 	if (slot >= t->n)

@@ -117,6 +117,7 @@ static void number_give(struct ll_request *r)
 
 	if (r->slot < 0)
 		return;
+	ASSERT(c->n_held > 0);
 	c->restart->calls[r->slot].unique = 0;
 	request_slot_release(&c->mds_seqs, (uint32_t)r->slot);
 	r->slot = -1;
