@@ -70,6 +70,7 @@ void hmap_remove(struct hmap *m, struct hmap_node *n)
 		ASSERT(*at != NULL);
 		at = &(*at)->next;
 	}
+	ASSERT(m->n > 0);
 	*at = n->next;
 	n->next = NULL;
 	m->n--;

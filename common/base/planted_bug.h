@@ -48,7 +48,13 @@
 	X(OSS_NEW_HEAD, "a head does not wait for leases of chunks that another head gave")        \
 	X(CLIENT_PAGES_UNSEEN, "a sync of pages does not wait for clients that show older ones")   \
 	X(CLIENT_STALE_PLACE, "an append writes where a file ended that was truncated since")      \
-	X(CLIENT_TRUST_HOLES, "a hole is zeros, even if the file is truncated meanwhile")
+	X(CLIENT_TRUST_HOLES, "a hole is zeros, even if the file is truncated meanwhile")          \
+	X(LOADER_UNFILLED, "a batch is handed out before its bytes are read")                      \
+	X(LOADER_UNRESERVED, "a slot takes memory that was not reserved within the limit")         \
+	X(CACHE_KEEP_COUNT, "a piece that leaves the disk cache still counts as cached")           \
+	X(STAGE_SKIP_CHUNKS, "a copy is complete without chunks of its plan")                      \
+	X(SPREAD_NO_LIMIT, "any number of nodes is referred to one holder of a chunk")             \
+	X(RANGES_OVERLAP, "a range is added beside the ranges that it overlaps")
 
 enum planted_bug {
 #define X(name, text) PLANTED_BUG_##name,

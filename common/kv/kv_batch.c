@@ -99,6 +99,7 @@ static void add(struct kv_batch *b, enum kv_op op, const void *key, size_t key_l
 	if (op != KV_OP_DELETE)
 		p = put_string(p, value, value_len);
 	b->len += (size_t)(p - start);
+	ASSERT(b->len <= b->size);
 	b->n++;
 }
 

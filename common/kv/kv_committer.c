@@ -34,7 +34,10 @@ struct request {
 	struct latch done;
 };
 
+#define COMMITTER_MAGIC 0x4c4b5643u /* LKVC */
+
 struct kv_committer {
+	uint32_t magic;
 	struct kv_committer_options opts;
 	pthread_t thread;
 	pthread_mutex_t lock;
@@ -81,7 +84,8 @@ static struct request *take_group(struct kv_committer *c)
 	if (c->first == NULL)
 		c->last = &c->first;
 	r->next = NULL;
-	atomic_fetch_sub_explicit(&c->n_queued, n, memory_order_relaxed);
+	uint32_t queued = atomic_fetch_sub_explicit(&c->n_queued, n, memory_order_relaxed);
+	ASSERT(queued >= n && (queued == n) == (c->first == NULL));
 	return first;
 }
 
@@ -146,7 +150,7 @@ static int write_group(struct kv_committer *c, struct request *group)
 
 static void *committer_thread(void *arg)
 {
-	struct kv_committer *c = arg;
+	struct kv_committer *c = CAST_OBJ(arg, struct kv_committer, COMMITTER_MAGIC);
 	for (;;) {
 		struct request *group = wait_for_group(c);
 		if (group == NULL)
@@ -204,6 +208,7 @@ int kv_committer_start(const struct kv_committer_options *opts, struct kv_commit
 	pthread_condattr_t clock;
 	if (c == NULL)
 		return -LE_NOMEM;
+	c->magic = COMMITTER_MAGIC;
 	c->opts = *opts;
 	c->last = &c->first;
 	c->group = kv_batch_create();
@@ -227,7 +232,7 @@ void kv_committer_stop(struct kv_committer *c)
 	if (c == NULL)
 		return;
 	pthread_mutex_lock(&c->lock);
-	ASSERT(c->first == NULL);
+	ASSERT(c->first == NULL && c->n_queued == 0);
 	c->stop = true;
 	pthread_mutex_unlock(&c->lock);
 	pthread_cond_signal(&c->cond);

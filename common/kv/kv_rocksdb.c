@@ -190,7 +190,7 @@ static void set_options(struct kv_rocksdb *k)
 
 static int write_rocksdb(void *arg, struct kv_batch *group, bool sync)
 {
-	struct kv_rocksdb *k = arg;
+	struct kv_rocksdb *k = CAST_OBJ(arg, struct kv_rocksdb, KV_ROCKSDB_MAGIC);
 	size_t len;
 	const uint8_t *rep = kv_batch_rep(group, &len);
 	rocksdb_writebatch_t *wb = rocksdb_writebatch_create_from((const char *)rep, len);
@@ -247,7 +247,7 @@ static void flush(struct kv_rocksdb *k)
  * returns the memory that flushes and compactions have freed to the system. */
 static bool rest(void *arg)
 {
-	struct kv_rocksdb *k = arg;
+	struct kv_rocksdb *k = CAST_OBJ(arg, struct kv_rocksdb, KV_ROCKSDB_MAGIC);
 	uint64_t written = k->written_since_rest;
 
 	k->written_since_rest = 0;

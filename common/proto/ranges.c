@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/proto/ranges.h"
 
+#include "common/base/assert.h"
+#include "common/base/planted_bug.h"
+
 int ranges_get(struct bytes b, struct ranges *ret)
 {
 	struct ranges rs = {0};
@@ -68,6 +71,9 @@ static void take(struct ranges *rs, struct range *r, uint32_t n)
 {
 	if (n > RANGES_MAX)
 		forget_shortest(r, &n);
+	ASSERT(n <= RANGES_MAX);
+	for (uint32_t i = 0; i < n; i++)
+		ASSERT(r[i].off < r[i].end && (i == 0 || r[i - 1].end <= r[i].off));
 	memcpy(rs->r, r, n * sizeof(*r));
 	rs->n = n;
 }
@@ -81,7 +87,7 @@ void ranges_add(struct ranges *rs, uint64_t off, uint64_t end)
 		return;
 	while (i < rs->n && rs->r[i].end < off)
 		out[n++] = rs->r[i++];
-	for (; i < rs->n && rs->r[i].off <= end; i++) {
+	for (; i < rs->n && rs->r[i].off <= end && !PLANTED_BUG(RANGES_OVERLAP); i++) {
 		new.off = rs->r[i].off < new.off ? rs->r[i].off : new.off;
 		new.end = rs->r[i].end > new.end ? rs->r[i].end : new.end;
 	}

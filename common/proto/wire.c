@@ -11,6 +11,7 @@ static const uint8_t empty[1];
 /* Appends len bytes. Returns NULL, and sets the status, if they do not fit. */
 static uint8_t *reserve(struct wire_w *w, size_t len)
 {
+	ASSERT(w->len <= w->cap);
 	if (w->status < 0)
 		return NULL;
 	if (len > w->cap - w->len) {
@@ -155,6 +156,7 @@ void wire_end_struct(struct wire_w *w, size_t at)
 {
 	if (w->status < 0)
 		return;
+	ASSERT(at + 2 <= w->len);
 	size_t len = w->len - at - 2;
 	if (len > UINT16_MAX) {
 		w->status = -LE_TOO_BIG;

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
+#include "tests/lib/dies.h"
+
 #define UNITS 200u
 
 static void check(const struct ranges *rs, const bool *in)
@@ -84,12 +86,28 @@ static void test_bad_bytes(void **state)
 	assert_int_equal(rs.n, 0);
 }
 
+static void add_overlapping(void *arg)
+{
+	struct ranges rs = {0};
+
+	(void)arg;
+	ranges_add(&rs, 10, 20);
+	ranges_add(&rs, 15, 30);
+}
+
+static void test_ranges_that_overlap_are_noticed(void **state)
+{
+	(void)state;
+	assert_dies("ranges_overlap", add_overlapping, NULL, "r[i - 1].end <= r[i].off");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_as_a_set),
 		cmocka_unit_test(test_too_many),
 		cmocka_unit_test(test_bad_bytes),
+		cmocka_unit_test(test_ranges_that_overlap_are_noticed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
