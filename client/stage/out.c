@@ -950,7 +950,7 @@ static int run(struct outgoing *o)
 
 void stage_out_fiber(void *arg)
 {
-	struct stage_job *job = arg;
+	struct stage_job *job = stage_job_of(arg);
 	struct outgoing *o = calloc(1, sizeof(*o));
 	job->start_us = env_now_us(job->io.env);
 	rate_limit_set(&job->own_throttle, job->o.max_rate, RATE_LIMIT_BURST_US);

@@ -13,7 +13,7 @@
 
 static void on_verify(void *arg, const struct fetch_report *f)
 {
-	struct stage_job *job = arg;
+	struct stage_job *job = stage_job_of(arg);
 	job->r->bytes_verified = f->bytes_verified;
 	stage_report(job, "verify", f->bytes_verified, job->r->bytes, f->files);
 }

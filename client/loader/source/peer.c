@@ -31,7 +31,10 @@
 /* Limit for the bytes sent per byte requested. */
 #define TRAVEL_MAX 2u
 
+#define PEER_MAGIC 0x4c504552u /* LPER */
+
 struct peer_source {
+	uint32_t magic;
 	struct swarm *swarm;
 	struct swarm_rpc net;
 	struct rpc_key key;
@@ -43,7 +46,7 @@ struct peer_source {
 
 static void note(void *arg, const struct swarm *w)
 {
-	struct peer_source *p = arg;
+	struct peer_source *p = CAST_OBJ(arg, struct peer_source, PEER_MAGIC);
 	struct swarm_stats st;
 	swarm_stats(w, &st);
 	p->ready = swarm_n_ready(w);
@@ -176,7 +179,8 @@ static int start(struct peer_source *p, const struct peer_options *o)
 		struct transport *t = o->fs->transport;
 		TRY(t->ops->add_pool(t, p->pool, POOL_REMOTE));
 		p->key = o->fs->client->key;
-		p->net = (struct swarm_rpc){.fs = o->fs, .key = &p->key, .loader = true};
+		p->net = (struct swarm_rpc){
+			.magic = SWARM_RPC_MAGIC, .fs = o->fs, .key = &p->key, .loader = true};
 		so.ops = &swarm_net_rpc;
 		so.net = &p->net;
 	}
@@ -188,6 +192,7 @@ int peer_create(const struct peer_options *o, struct peer_source **ret_peers)
 	struct peer_source *p = calloc(1, sizeof(*p));
 	if (!p)
 		return -LE_NOMEM;
+	p->magic = PEER_MAGIC;
 	p->m = o->m;
 	int rc = start(p, o);
 	if (rc < 0) {
@@ -205,5 +210,6 @@ void peer_destroy(struct peer_source *p)
 	swarm_destroy(p->swarm);
 	if (p->pool)
 		slot_pool_destroy(p->pool);
+	p->magic = 0;
 	free(p);
 }

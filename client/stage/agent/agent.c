@@ -56,7 +56,7 @@ struct leat_agent {
 
 static int note_copy(void *arg, const struct leat_stage_copy *c)
 {
-	struct agent *a = arg;
+	struct agent *a = CAST_OBJ(arg, struct agent, AGENT_MAGIC);
 	if (c->state != LEAT_COPY_READY && c->state != LEAT_COPY_STALE &&
 	    c->state != LEAT_COPY_SHARED)
 		return 0;
@@ -159,7 +159,7 @@ static void report(struct agent *a, uint32_t ttl_ms)
 
 static void report_fiber(void *arg)
 {
-	struct agent *a = arg;
+	struct agent *a = CAST_OBJ(arg, struct agent, AGENT_MAGIC);
 	struct agent_fiber self;
 	agent_fiber_begin(a, &self);
 	while (!a->stopping) {
@@ -175,7 +175,7 @@ static void report_fiber(void *arg)
 
 static void gc_fiber(void *arg)
 {
-	struct agent *a = arg;
+	struct agent *a = CAST_OBJ(arg, struct agent, AGENT_MAGIC);
 	uint64_t next_us = 0;
 	struct agent_fiber self;
 	agent_fiber_begin(a, &self);
@@ -202,7 +202,7 @@ static const struct metric_desc metric_table[] = {AGENT_METRICS(ROW)};
 
 static int render(void *arg, char **ret_text, size_t *ret_len)
 {
-	struct agent *a = arg;
+	struct agent *a = CAST_OBJ(arg, struct agent, AGENT_MAGIC);
 	return metrics_print(metric_table, (int)(sizeof(metric_table) / sizeof(metric_table[0])),
 			     &a->metrics, "", ret_text, ret_len);
 }
@@ -279,7 +279,7 @@ static int serve(struct agent *a)
 /* Reports the state to the service manager of the agent's program; without one it does nothing. */
 static bool notify_state(void *arg)
 {
-	const struct agent *a = arg;
+	const struct agent *a = CAST_OBJ(arg, struct agent, AGENT_MAGIC);
 	int away = ll_unreachable(a->fs->client);
 
 	if (away < 0)
@@ -319,7 +319,8 @@ static void stop(struct agent *a)
 static int start(struct agent *a)
 {
 	a->key = a->fs->client->key;
-	a->swarm_net = (struct swarm_rpc){.fs = a->fs, .key = &a->key};
+	a->swarm_net =
+		(struct swarm_rpc){.magic = SWARM_RPC_MAGIC, .fs = a->fs, .key = &a->key};
 	rate_limit_set(&a->throttle, a->p.max_rate, RATE_LIMIT_BURST_US);
 	rate_limit_set(&a->name_rate, a->p.rights_rate, RATE_LIMIT_BURST_US);
 	list_init(&a->jobs);
@@ -390,6 +391,7 @@ int leat_agent_start(struct leat_fs *fs, const char *conf, const char *const *pa
 		free(a);
 		return rc;
 	}
+	a->magic = AGENT_MAGIC;
 	a->fs = fs;
 	*la = (struct leat_agent){fs, a};
 	rc = (int)api_run(fs, &c);

@@ -26,8 +26,12 @@
 #define AGENT_DAMAGED_MAX 1024u
 #define AGENT_DAMAGED_OF  128u /* ... of which one peer may have reported so many */
 
+#define AGENT_MAGIC     0x4c41474eu /* LAGN */
+#define AGENT_JOB_MAGIC 0x4c414a42u /* LAJB */
+
 /* A copy that is being made, or was. The strings belong to the job. */
 struct agent_job {
+	uint32_t magic;
 	struct list link;
 	struct agent *a;
 	uint64_t number;
@@ -64,6 +68,7 @@ struct agent_right {
 };
 
 struct agent {
+	uint32_t magic;
 	struct leat_fs *fs;
 	struct stage_io io;
 	struct agent_params p;

@@ -27,7 +27,7 @@ struct round {
 
 static int pace(void *arg, uint32_t n)
 {
-	struct agent *a = arg;
+	struct agent *a = CAST_OBJ(arg, struct agent, AGENT_MAGIC);
 	uint64_t wait_us = rate_limit_charge(&a->name_rate, n, loop_now_us());
 	(void)fiber_sleep_unless(wait_us, &a->age_stop);
 	return a->stopping ? -LE_CANCELED : 0;
@@ -70,7 +70,7 @@ static int age_one(void *arg, const char *id)
 
 void agent_age_fiber(void *arg)
 {
-	struct agent *a = arg;
+	struct agent *a = CAST_OBJ(arg, struct agent, AGENT_MAGIC);
 	uint64_t next_us = loop_now_us();
 	struct agent_fiber self;
 	agent_fiber_begin(a, &self);

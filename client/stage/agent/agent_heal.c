@@ -114,7 +114,7 @@ static bool take(struct work *w)
 
 static void heal_fiber(void *arg)
 {
-	struct agent *a = arg;
+	struct agent *a = CAST_OBJ(arg, struct agent, AGENT_MAGIC);
 	struct work *w = calloc(1, sizeof(*w));
 	struct agent_fiber self;
 	agent_fiber_begin(a, &self);
@@ -170,6 +170,7 @@ int agent_damaged(struct agent *a, const char *peer, const char *id, uint64_t ch
 	int rc = a->stopping ? -LE_BUSY : has_place(a, who, id, chunk);
 	if (rc != 0)
 		return rc < 0 ? rc : 0;
+	ASSERT(a->n_damaged < AGENT_DAMAGED_MAX);
 	snprintf(a->damaged[a->n_damaged].id, MANIFEST_ID_SIZE, "%s", id);
 	a->damaged[a->n_damaged].who = who;
 	a->damaged[a->n_damaged++].chunk = chunk;

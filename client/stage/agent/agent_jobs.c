@@ -18,6 +18,7 @@
 #include "client/stage/store/copies.h"
 #include "client/stage/store/store_leases.h"
 #include "client/stage/store/store_ready.h"
+#include "common/base/assert.h"
 #include "common/base/log.h"
 #include "common/base/names.h"
 
@@ -105,8 +106,10 @@ static struct agent_job *job_like(struct agent *a, const struct peer_stage_req *
 
 void agent_job_free(struct agent_job *j)
 {
+	ASSERT(!j->running && !j->job && !j->swarm && j->a->n_jobs > 0);
 	list_remove(&j->link);
 	j->a->n_jobs--;
+	j->magic = 0;
 	free(j->source);
 	free(j->to);
 	free(j->catalog);
@@ -118,9 +121,14 @@ void agent_job_free(struct agent_job *j)
 
 /* ---- running ---- */
 
+static struct agent_job *job_of(void *arg)
+{
+	return CAST_OBJ(arg, struct agent_job, AGENT_JOB_MAGIC);
+}
+
 static int on_began(void *arg, struct stage_job *job)
 {
-	struct agent_job *j = arg;
+	struct agent_job *j = job_of(arg);
 	struct swarm_options o = {.ops = &swarm_net_rpc,
 				  .net = &j->a->swarm_net,
 				  .manifest = job->m,
@@ -141,18 +149,19 @@ static int on_began(void *arg, struct stage_job *job)
 
 static int from_swarm(void *arg, uint64_t chunk, struct slot *s, enum fetch_ask how)
 {
-	struct agent_job *j = arg;
+	struct agent_job *j = job_of(arg);
 	return swarm_get(j->swarm, chunk, s, how);
 }
 
 static void on_reached(void *arg, enum leat_stage_milestone m)
 {
-	struct agent_job *j = arg;
+	struct agent_job *j = job_of(arg);
 	j->reached = m;
 }
 
 static void account(struct agent *a, const struct agent_job *j)
 {
+	ASSERT(a->n_running > 0);
 	a->n_running--;
 	metric_set(&a->metrics.jobs, a->n_running);
 	metric_add(j->r.code ? &a->metrics.failed : &a->metrics.done, 1);
@@ -172,7 +181,7 @@ static void account(struct agent *a, const struct agent_job *j)
 
 static void job_fiber(void *arg)
 {
-	struct agent_job *j = arg;
+	struct agent_job *j = job_of(arg);
 	struct agent *a = j->a;
 	struct stage_job *job = j->job;
 	struct agent_fiber self;
@@ -341,6 +350,7 @@ int agent_job_start(struct agent *a, const struct peer_stage_req *req, char *mes
 	j = calloc(1, sizeof(*j));
 	if (!j)
 		return LEAT_STAGE_INTERNAL;
+	j->magic = AGENT_JOB_MAGIC;
 	j->a = a;
 	j->number = ++a->last_job;
 	list_push(&a->jobs, &j->link);

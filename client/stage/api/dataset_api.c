@@ -271,7 +271,7 @@ int leat_dataset_create(const struct leat_stage_options *opts, const char *alias
 
 static void seal_fiber(void *arg)
 {
-	struct stage_job *job = arg;
+	struct stage_job *job = stage_job_of(arg);
 	job->start_us = env_now_us(job->io.env);
 	int rc = stage_seal(job);
 	if (rc < 0) {

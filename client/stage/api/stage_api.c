@@ -64,7 +64,7 @@ int leat_stage_out(const struct leat_stage_options *opts, struct leat_stage_resu
 
 static void verify_fiber(void *arg)
 {
-	struct stage_job *job = arg;
+	struct stage_job *job = stage_job_of(arg);
 	/* copies_verify gets the copy's name, which is in the job's source. */
 	copies_verify(job, job->o.source);
 }

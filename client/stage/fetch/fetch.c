@@ -19,6 +19,8 @@
 
 #include "client/stage/fetch/fetch_impl.h"
 #include "client/stage/fetch/fetch_part.h"
+#include "common/base/assert.h"
+#include "common/base/planted_bug.h"
 #include "common/base/rate_limit.h"
 #include "common/rpc/transport/transport.h"
 #include "common/rt/fiber.h"
@@ -32,6 +34,7 @@ static void chunk_verified(struct part *p, uint64_t index, uint32_t len)
 {
 	struct fetch *ft = p->fetch;
 	struct work *w = &ft->work[p->index];
+	ASSERT(w->missing > 0 && !bit_get(ft->done, p->f->first_chunk + index));
 	bit_set(p->fresh, index);
 	bit_set(ft->done, p->f->first_chunk + index);
 	ft->fresh_bytes += len;
@@ -160,6 +163,7 @@ static int fetch_chunk(struct part *p, uint64_t chunk, struct slot *s, bool dema
 
 static int fetch_claimed(struct fetch *ft, uint64_t chunk, struct slot *s, bool demand)
 {
+	ASSERT(bit_get(ft->claimed, chunk) && !bit_get(ft->done, chunk));
 	struct part *p = part_get(ft, manifest_file_of_chunk(ft->o.manifest, chunk));
 	int rc = ft->rc;
 	if (p) {
@@ -203,6 +207,7 @@ static bool begin_turn(struct fetch *ft)
 static void end_turn(struct fetch *ft, uint64_t begin_us)
 {
 	uint64_t now = loop_now_us(), took_us = now - begin_us;
+	ASSERT(ft->n_active > 0);
 	ft->n_active--;
 	if (!ft->o.from_peer)
 		return;
@@ -237,7 +242,8 @@ static void fetch_chunks(void *arg)
 	while (ft->next < ft->n_plan && !fetch_stopped(ft)) {
 		uint64_t chunk = chunk_at(ft, ft->next++);
 		struct slot *s;
-		if (bit_get(ft->done, chunk) || is_left_out(ft, chunk))
+		if (bit_get(ft->done, chunk) || is_left_out(ft, chunk) ||
+		    PLANTED_BUG(STAGE_SKIP_CHUNKS))
 			continue;
 		bool go = begin_turn(ft);
 		uint64_t begin_us = loop_now_us();
@@ -403,6 +409,7 @@ void fetch_destroy(struct fetch *ft)
 	}
 	if (ft->own_pool)
 		slot_pool_destroy(ft->pool);
+	ASSERT(ft->n_parts == 0 && ft->n_active == 0);
 	free(ft->work);
 	free(ft->claimed);
 	free(ft->done);
@@ -433,6 +440,8 @@ int fetch_run(struct fetch *ft, struct fetch_report *ret_report, int *ret_code)
 		if (rc < 0)
 			fetch_fail_local(ft, rc, ft->o.store->dir, "cannot sync the copy");
 	}
+	for (uint32_t i = 0; i < ft->o.manifest->n_files && ft->rc == 0; i++)
+		ASSERT(ft->work[i].missing == 0);
 	*ret_code = ft->rc == 0 ? LEAT_STAGE_DONE : ft->code;
 	*ret_report = ft->report;
 	return ft->rc;

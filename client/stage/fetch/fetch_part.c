@@ -119,6 +119,7 @@ static int settle(struct fetch *ft, uint32_t i, bool *ret_done)
 static void end_part(struct fetch *ft, struct part *p)
 {
 	if (!p->ended) {
+		ASSERT(ft->n_parts > 0 && ft->work[p->index].part == p);
 		list_remove(&p->link);
 		ft->n_parts--;
 		ft->work[p->index].part = NULL;
@@ -410,9 +411,12 @@ static void take_bits(struct fetch *ft, struct part *p)
 		uint64_t chunk = p->f->first_chunk + c;
 		if (!bit_get(p->syncing, c) || store_has_chunk(ft->o.store, chunk))
 			continue;
+		ASSERT(p->rc == 0 && bit_get(ft->done, chunk));
 		store_set_chunk(ft->o.store, chunk, true);
-		if (ft->in_window && bit_get(ft->in_window, chunk))
+		if (ft->in_window && bit_get(ft->in_window, chunk)) {
+			ASSERT(ft->window_left > 0);
 			ft->window_left--;
+		}
 	}
 	memset(p->syncing, 0, bits_len(p));
 }

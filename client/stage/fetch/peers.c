@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "client/stage/fetch/spread.h"
+#include "common/base/assert.h"
 #include "common/base/checksum.h"
 #include "common/base/hmap.h"
 #include "common/base/log.h"
@@ -36,6 +37,8 @@
 #define GATHER_US       5000000u
 #define GATHER_STEP_US  50000u
 
+/* The bools are independent: how the swarm learned of the node (fixed, seen, told), whether it has
+ * the whole copy (ready), and what it has done (began, lied). */
 struct member {
 	struct swarm_peer peer;
 	uint64_t key; /* checksum of the address */
@@ -49,7 +52,10 @@ struct member {
 	uint32_t slow, asking; /* late answers in a row; fibers with a request to it */
 };
 
+#define SWARM_MAGIC 0x4c53574du /* LSWM */
+
 struct swarm {
+	uint32_t magic;
 	struct swarm_options o;
 	char self[PEER_ADDR_SIZE];
 	uint64_t self_key;
@@ -144,7 +150,7 @@ static void add_fixed(struct swarm *w, const char *text, uint32_t self)
 
 static int on_node(void *arg, const char *addr, size_t len, bool ready)
 {
-	struct swarm *w = arg;
+	struct swarm *w = CAST_OBJ(arg, struct swarm, SWARM_MAGIC);
 	struct member *m = add(w, addr, len);
 	if (m) {
 		m->told = m->seen = true;
@@ -180,7 +186,7 @@ static uint64_t refresh_us(const struct swarm *w)
 
 static void refresh_fiber(void *arg)
 {
-	struct swarm *w = arg;
+	struct swarm *w = CAST_OBJ(arg, struct swarm, SWARM_MAGIC);
 	while (!w->stopping) {
 		refresh(w);
 		int rc = waitq_wait(&w->stop, loop_now_us() + refresh_us(w));
@@ -395,7 +401,7 @@ static int ask_ranks(struct swarm *w, uint64_t chunk, struct slot *s, bool ready
 
 int swarm_get(void *arg, uint64_t chunk, struct slot *s, enum fetch_ask how)
 {
-	struct swarm *w = arg;
+	struct swarm *w = CAST_OBJ(arg, struct swarm, SWARM_MAGIC);
 	if (how == ASK_OWNER && ask_ranks(w, chunk, s, false, true) == 0)
 		return 0;
 	if (how != ASK_ALL)
@@ -478,6 +484,7 @@ int swarm_serve(struct swarm *w, struct fetch *ft, const struct swarm_ask *q,
 	if (who != SPREAD_SELF)
 		who = spread_refer(w->spread, q->chunk, who, can_be_sent_others, w);
 	if (who != SPREAD_SELF) {
+		ASSERT(who < w->n);
 		memcpy(ret_answer->ask, w->members[who]->peer.addr, sizeof(ret_answer->ask));
 		return 0;
 	}
@@ -524,6 +531,7 @@ int swarm_create(const struct swarm_options *opts, struct swarm **ret_swarm)
 	struct swarm *w = calloc(1, sizeof(*w));
 	if (!w)
 		return -LE_NOMEM;
+	w->magic = SWARM_MAGIC;
 	w->o = *opts;
 	snprintf(w->self, sizeof(w->self), "%s", opts->self);
 	latch_init(&w->fibers, 0);
@@ -559,11 +567,13 @@ void swarm_destroy(struct swarm *w)
 	/* leave() yields, and other fibers use the remaining members meanwhile. */
 	while (w->n > 0) {
 		struct member *m = w->members[--w->n];
+		ASSERT(m->asking == 0);
 		w->o.ops->leave(w->o.net, &m->peer);
 		free(m);
 	}
 	free(w->members);
 	spread_destroy(w->spread);
+	w->magic = 0;
 	free(w);
 }
 

@@ -12,6 +12,7 @@
 #include "client/leat_impl.h"
 #include "client/ll.h"
 #include "client/servers/mds_call.h"
+#include "common/base/assert.h"
 #include "common/base/status.h"
 #include "common/proto/mds_proto.h"
 #include "common/proto/peer_proto.h"
@@ -23,6 +24,11 @@
 #include "common/rt/slot.h"
 
 #define CONNECT_MS 3000u
+
+static struct swarm_rpc *net_of(void *arg)
+{
+	return CAST_OBJ(arg, struct swarm_rpc, SWARM_RPC_MAGIC);
+}
 
 static int connect_to(const struct swarm_rpc *net, struct swarm_peer *p, bool wait)
 {
@@ -77,7 +83,7 @@ static int rpc_ask(void *arg, struct swarm_peer *p, const struct swarm_ask *q, s
 				.flags = q->quick_ms ? RPC_CALL_NO_WAIT : 0,
 				.bulk_in = &space,
 				.n_bulk_in = 1};
-	TRY(connect_to(arg, p, q->quick_ms == 0));
+	TRY(connect_to(net_of(arg), p, q->quick_ms == 0));
 	call.deadline_us = loop_deadline_ms(ms);
 	int rc = rpc_call(p->conn, &call);
 	if (rc >= 0)
@@ -88,7 +94,7 @@ static int rpc_ask(void *arg, struct swarm_peer *p, const struct swarm_ask *q, s
 
 static void rpc_leave(void *arg, struct swarm_peer *p)
 {
-	struct swarm_rpc *net = arg;
+	struct swarm_rpc *net = net_of(arg);
 	struct rpc_client *rpc = p->conn;
 	p->conn = NULL;
 	if (!rpc)
@@ -118,7 +124,7 @@ static int rpc_look(void *arg, const char *id,
 		    int (*each)(void *arg, const char *addr, size_t len, bool ready),
 		    void *each_arg)
 {
-	struct swarm_rpc *net = arg;
+	struct swarm_rpc *net = net_of(arg);
 	struct mds_residency_get_req req = {.what = bytes_str(id)};
 	int rc;
 	do {
@@ -170,7 +176,7 @@ static int rpc_damaged(void *arg, struct swarm_peer *p, const char *id, uint64_t
 	struct rpc_call call = {.op = OP_peer_damaged, .req = &req, .rep = &rep};
 	if (!is_here(p->addr))
 		return -LE_NOENT;
-	TRY(connect_to(arg, p, true));
+	TRY(connect_to(net_of(arg), p, true));
 	call.deadline_us = loop_deadline_ms(CONNECT_MS);
 	int rc = rpc_call(p->conn, &call);
 	rpc_call_fini(&call);

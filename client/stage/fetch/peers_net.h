@@ -11,8 +11,11 @@
 
 struct leat_fs;
 
+#define SWARM_RPC_MAGIC 0x4c535250u /* LSRP */
+
 /* The net of swarm_net_rpc. */
 struct swarm_rpc {
+	uint32_t magic;
 	struct leat_fs *fs;
 	const struct rpc_key *key;
 	bool loader;                 /* introduces itself as a loader, else as an agent */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/hmap.h"
+#include "common/base/planted_bug.h"
 
 /* The referrals for one chunk. */
 struct tree {
@@ -94,7 +95,7 @@ uint32_t spread_refer(struct spread *s, uint64_t chunk, uint32_t who,
 		return SPREAD_SELF;
 	while (t->own >= SPREAD_FAN && t->at < t->n) {
 		to = t->holders[t->at];
-		if (t->sent < SPREAD_FAN && usable(arg, to))
+		if ((t->sent < SPREAD_FAN || PLANTED_BUG(SPREAD_NO_LIMIT)) && usable(arg, to))
 			break;
 		t->at++;
 		t->sent = 0;
@@ -107,5 +108,6 @@ uint32_t spread_refer(struct spread *s, uint64_t chunk, uint32_t who,
 		t->own++;
 	else
 		t->sent++;
+	ASSERT(t->at <= t->n && t->sent <= SPREAD_FAN);
 	return to;
 }

@@ -328,7 +328,7 @@ static int plan(struct stage_job *job)
 
 void stage_plan_fiber(void *arg)
 {
-	struct stage_job *job = arg;
+	struct stage_job *job = stage_job_of(arg);
 	int rc = plan(job);
 	if (rc < 0) {
 		detail_set(&job->d, rc, job->o.to, UINT64_MAX, "%s", status_text(rc));

@@ -47,7 +47,7 @@ static void note_alias(const struct stage_job *job)
 /* Returns whether the copy was made of the same source, or under the same name. */
 static bool was_same(void *arg, const struct leat_stage_copy *c)
 {
-	struct stage_job *job = arg;
+	struct stage_job *job = stage_job_of(arg);
 	const char *source = job->o.source[0] == '/' ? job->o.source : job->m->source;
 	return job->o.source[0] == '/' || !job->m->name[0]
 		       ? !c->name[0] && strcmp(c->source, source) == 0
@@ -58,7 +58,7 @@ static bool was_same(void *arg, const struct leat_stage_copy *c)
 /* Marks a copy STALE: its name has a newer content. */
 static int mark_stale(void *arg, const struct leat_stage_copy *c)
 {
-	struct stage_job *job = arg;
+	struct stage_job *job = stage_job_of(arg);
 	if (c->state != LEAT_COPY_READY)
 		return 0;
 	struct local_store *s = malloc(sizeof(*s));

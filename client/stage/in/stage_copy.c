@@ -103,7 +103,7 @@ static void note_end(struct stage_job *job)
 
 static void on_fetch(void *arg, const struct fetch_report *f)
 {
-	struct stage_job *job = arg;
+	struct stage_job *job = stage_job_of(arg);
 	job->r->bytes_verified = f->bytes_verified;
 	/* Unpacked bytes were counted when the archives were moved. */
 	job->r->bytes_source = job->source_vol ? 0 : f->bytes_source;
@@ -116,7 +116,7 @@ static void on_fetch(void *arg, const struct fetch_report *f)
 
 static void on_window(void *arg)
 {
-	struct stage_job *job = arg;
+	struct stage_job *job = stage_job_of(arg);
 	int rc = store_set_mark(&job->store, "window", true);
 	if (rc == 0)
 		store_event(&job->store, "STREAMABLE", "");
@@ -125,13 +125,13 @@ static void on_window(void *arg)
 
 static int from_peer(void *arg, uint64_t chunk, struct slot *s, enum fetch_ask ask)
 {
-	struct stage_job *job = arg;
+	struct stage_job *job = stage_job_of(arg);
 	return job->from_peer(job->peer_arg, chunk, s, ask);
 }
 
 static void on_verify(void *arg, const struct fetch_report *f)
 {
-	struct stage_job *job = arg;
+	struct stage_job *job = stage_job_of(arg);
 	stage_report(job, "verify", f->bytes_verified, job->r->bytes, f->files);
 }
 

@@ -34,7 +34,7 @@ static int run(struct stage_job *job)
 
 void stage_in_fiber(void *arg)
 {
-	struct stage_job *job = arg;
+	struct stage_job *job = stage_job_of(arg);
 	job->start_us = env_now_us(job->io.env);
 	stage_watch_begin(job);
 	int rc = run(job);

@@ -19,7 +19,7 @@
 
 static void on_sums(void *arg, uint64_t bytes)
 {
-	struct stage_job *job = arg;
+	struct stage_job *job = stage_job_of(arg);
 	stage_report(job, "checksum", bytes, job->r->bytes, 0);
 }
 

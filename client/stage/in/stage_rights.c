@@ -147,7 +147,7 @@ int stage_grant_ready(struct stage_job *job)
 
 static int pace(void *arg, uint32_t n)
 {
-	struct stage_job *job = arg;
+	struct stage_job *job = stage_job_of(arg);
 	uint64_t wait_us = rate_limit_charge(job->name_rate, n, loop_now_us());
 	(void)fiber_sleep_unless(wait_us, &job->aged);
 	return job->aged ? -LE_CANCELED : 0;
@@ -155,7 +155,7 @@ static int pace(void *arg, uint32_t n)
 
 static void age_fiber(void *arg)
 {
-	struct stage_job *job = arg;
+	struct stage_job *job = stage_job_of(arg);
 	const struct age_options o = {.io = &job->io,
 				      .s = &job->store,
 				      .m = job->m,

@@ -36,6 +36,7 @@ int stage_job_create(const struct leat_stage_options *opts, struct stage_job **r
 		free(job);
 		return -LE_NOMEM;
 	}
+	job->magic = STAGE_JOB_MAGIC;
 	struct_take(&job->o, sizeof(job->o), opts);
 	job->store.lock_fd = -1;
 	job->r->fail_offset = UINT64_MAX;
@@ -65,6 +66,8 @@ void stage_job_tell(struct stage_job *job)
 
 void stage_job_destroy(struct stage_job *job)
 {
+	ASSERT(!job->fetch);
+	job->magic = 0;
 	manifest_destroy(job->m);
 	share_destroy(job->share);
 	rows_fini(&job->had);
@@ -208,7 +211,7 @@ static bool marked_anew(const struct stage_job *job)
 
 static void watch_fiber(void *arg)
 {
-	struct stage_job *job = arg;
+	struct stage_job *job = stage_job_of(arg);
 	while (!job->ending) {
 		look_at_callers(job);
 		if (job->stop)
@@ -225,7 +228,6 @@ static void watch_fiber(void *arg)
 		int rc = fiber_sleep_us(WATCH_US);
 		(void)rc;
 	}
-	job->watch = NULL;
 	latch_done(&job->watches);
 }
 

@@ -16,11 +16,15 @@
 #include "client/stage/fetch/share.h"
 #include "client/stage/store/grant.h"
 #include "client/stage/store/local_store.h"
+#include "common/base/assert.h"
 #include "common/base/rate_limit.h"
 #include "common/rt/fiber.h"
 
+#define STAGE_JOB_MAGIC 0x4c534a42u /* LSJB */
+
 /* Owned by the loop that it runs on, from stage_job_run on. */
 struct stage_job {
+	uint32_t magic;
 	struct leat_stage_options o; /* as the caller's version has them, the rest zero */
 	struct leat_stage_result *r; /* of this version's size */
 	struct stage_io io;
@@ -51,7 +55,6 @@ struct stage_job {
 	int64_t old_mark_ns;           /* a mark "cancel" from before the job, meant for another
 					* one */
 	bool ending;
-	struct fiber *watch;
 	struct latch watches;
 	uint64_t *plan; /* chunks in the order of the plan; NULL: ascending */
 	uint64_t n_plan, n_window;
@@ -87,6 +90,12 @@ void struct_take(void *to, size_t size, const void *from);
 /* Copies a struct of this version into one of the caller's version, up to the caller's size,
  * which stays. */
 void struct_give(void *to, const void *from, size_t size);
+
+/* Returns the job that was passed through void *. */
+static inline struct stage_job *stage_job_of(void *arg)
+{
+	return CAST_OBJ(arg, struct stage_job, STAGE_JOB_MAGIC);
+}
 
 /* Creates a job with the caller's options. -LE_NOMEM. The caller destroys it, or runs it with
  * stage_job_run. Does not yield. */

@@ -149,6 +149,7 @@ int store_sync_manifest(struct local_store *s)
 void store_set_chunk(struct local_store *s, uint64_t chunk, bool on)
 {
 	uint8_t bit = (uint8_t)(1u << chunk % 8);
+	ASSERT(chunk < s->n_chunks);
 	if (on)
 		s->bitmap[chunk / 8] |= bit;
 	else

@@ -39,6 +39,7 @@
 #include <sys/types.h>
 
 #include "client/dataset/manifest.h"
+#include "common/base/assert.h"
 #include "common/rt/env.h"
 
 #define STORE_PATH_SIZE 4096u
@@ -121,6 +122,7 @@ static inline uint32_t store_place(const struct local_store *s, uint32_t file)
 /* Returns the copy's folder in that directory. */
 static inline const char *store_dir_of(const struct local_store *s, uint32_t place)
 {
+	ASSERT(place <= s->n_more);
 	return place == 0 ? s->dir : s->more[place - 1];
 }
 
@@ -132,6 +134,7 @@ int store_load_bitmap(struct local_store *s, const struct manifest *m) CHECK_RES
 /* Returns true if the chunk is verified and durable. */
 static inline bool store_has_chunk(const struct local_store *s, uint64_t chunk)
 {
+	ASSERT(chunk < s->n_chunks);
 	return s->bitmap[chunk / 8] >> (chunk % 8) & 1;
 }
 /* Sets or clears the bit of a chunk in memory. */

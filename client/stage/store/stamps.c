@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/base/assert.h"
 #include "common/rt/fiber.h"
 
 #define MAGIC      0x315054535441454cULL /* "LEATSTP1" */
@@ -162,6 +163,7 @@ static bool is_past(const struct file_stamp *t)
 void stamping_add(struct stamping *x, uint32_t file, int fd, bool watched)
 {
 	struct stat st;
+	ASSERT(x->n < STAMPS_AT_ONCE);
 	/* With times in whole seconds, a change within the same second would be invisible. */
 	bool counts = watched && fstat(fd, &st) == 0 && st.st_ctim.tv_nsec != 0;
 	if (!counts)

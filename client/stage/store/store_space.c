@@ -9,6 +9,7 @@
 int store_reserve(struct local_store *s, uint32_t place, uint64_t bytes)
 {
 	char path[STORE_PATH_SIZE];
+	ASSERT(!s->reserve[place] && s->reserved[place] == 0);
 	TRY(store_join(path, store_dir_of(s, place), "reserve"));
 	if (bytes == 0) {
 		int rc = env_unlink(s->env, path);

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "tests/lib/dies.h"
+
 #define NODES 1000u
 
 static bool anybody(void *arg, uint32_t who)
@@ -97,6 +99,22 @@ static void test_asking_again_takes_no_place(void **state)
 	spread_destroy(plain);
 }
 
+static void refer_all(void *arg)
+{
+	struct spread *s;
+	(void)arg;
+	if (spread_create(&s) < 0)
+		return;
+	for (uint32_t i = 0; i < NODES; i++)
+		spread_refer(s, 7, i, anybody, NULL);
+}
+
+static void test_too_many_nodes_for_one_holder_are_noticed(void **state)
+{
+	(void)state;
+	assert_dies("spread_no_limit", refer_all, NULL, "t->sent <= SPREAD_FAN");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -105,6 +123,7 @@ int main(void)
 		cmocka_unit_test(test_who_is_left_out_is_sent_nobody),
 		cmocka_unit_test(test_nobody_is_sent_to_itself),
 		cmocka_unit_test(test_asking_again_takes_no_place),
+		cmocka_unit_test(test_too_many_nodes_for_one_holder_are_noticed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
