@@ -17,6 +17,8 @@
 #include "common/base/assert.h"
 #include "common/base/crc32c.h"
 #include "common/base/inflate.h"
+#include "common/base/planted_bug.h"
+#include "common/base/state_machine.h"
 #include "common/base/status.h"
 #include "common/rpc/transport/transport.h"
 #include "common/rt/env.h"
@@ -33,6 +35,23 @@
 #define STEP     (256u << 10)
 #define TURN_MAX (4u << 20) /* bytes that are copied before the fiber yields */
 #define GROW     (2u << 20)
+
+#define TO(state) (1u << BATCH_##state)
+STATE_MACHINE(batch_moves, "batch", N_BATCH_STATES,
+	   .states = {"free", "planned", "fill", "ready", "error", "held"},
+	   .allowed = {
+		   [BATCH_FREE] = TO(PLANNED) | TO(HELD), /* HELD: leat_dataset_read made it */
+		   [BATCH_PLANNED] = TO(FILL) | TO(FREE),
+		   [BATCH_FILL] = TO(READY) | TO(ERROR) | TO(FREE),
+		   [BATCH_READY] = TO(HELD) | TO(FREE),
+		   [BATCH_ERROR] = TO(FREE),
+		   [BATCH_HELD] = TO(FREE),
+	   })
+
+void batch_move(struct leat_batch *b, enum batch_state to)
+{
+	b->state = (enum batch_state)state_machine_move(&batch_moves, (int)b->state, (int)to);
+}
 
 int field_set_init(struct field_set *s, const struct leat_dataset *ds, const char *const *names)
 {
@@ -98,6 +117,7 @@ void batch_fini(struct leat_batch *b)
 	field_set_fini(&b->own_set);
 	cuda_slot_destroy(b->cuda);
 	ASSERT(!b->user_memory); /* loader_stop took the registration back */
+	ASSERT(b->state != BATCH_FILL && !b->reader);
 	if (b->base)
 		munmap(b->base, b->mapped);
 	if (b->fd >= 0)
@@ -109,7 +129,7 @@ void batch_fini(struct leat_batch *b)
 
 static void register_slot(void *arg)
 {
-	struct leat_batch *b = arg;
+	struct leat_batch *b = CAST_OBJ(arg, struct leat_batch, BATCH_MAGIC);
 	/* transport_register has logged a failure; data is then received in slots of the client and
 	 * copied. */
 	b->not_registered =
@@ -259,6 +279,7 @@ static void do_job(struct member_job *j)
 static void do_jobs(struct leat_batch *b, uint32_t from, uint32_t end)
 {
 	b->phase = PHASE_VERIFY;
+	ASSERT(from <= end && end <= b->n_jobs);
 	for (; from < end && (b->d.rc == 0 || b->skip_bad); from++)
 		do_job(&b->jobs[from]);
 }
@@ -267,6 +288,7 @@ static void do_jobs(struct leat_batch *b, uint32_t from, uint32_t end)
 static void finish_piece(struct leat_batch *b, const struct piece_io *p)
 {
 	struct batch_run *r = &b->runs[p->run];
+	ASSERT(p->run < b->n_runs && r->left > 0);
 	if (--r->left == 0)
 		do_jobs(b, r[0].first_job, r[1].first_job);
 }
@@ -291,6 +313,7 @@ static void take_bytes(struct leat_batch *b, struct piece_io *p, uint32_t len, s
 	const struct leat_dataset *from = dataset_of_file(b->ds, p->file, &unused);
 	const struct batch_bytes c = {p, p->off + p->len, b->base + p->dst, p->off};
 	uint64_t at = p->off + p->got;
+	ASSERT(len <= p->len - p->got && p->dst + p->len <= b->mapped);
 	*(how.from == ORIGIN_PEER     ? &b->bytes_peer
 	  : how.from == ORIGIN_SERVER ? &b->bytes_server
 				      : &b->bytes_local) += len;
@@ -698,7 +721,7 @@ void batch_fill(struct leat_batch *b, struct reader *r)
 	struct leat_batch *bs[READS_AT_ONCE];
 	b->reader = r;
 	b->phase = PHASE_OPEN;
-	b->next_piece = 0;
+	b->next_piece = PLANTED_BUG(LOADER_UNFILLED) ? b->n_pieces : 0;
 	/* Empty members that come before all runs. */
 	do_jobs(b, 0, b->runs[0].first_job);
 	uint64_t turn = 0, began = loop_now_us();
@@ -723,6 +746,8 @@ void batch_fill(struct leat_batch *b, struct reader *r)
 	if (width)
 		fiber_parallel("read_pieces", read_pieces, bs, sizeof(bs[0]), width, width);
 	b->reader = NULL;
+	for (uint32_t i = 0; i < b->n_runs && (b->d.rc == 0 || b->skip_bad); i++)
+		ASSERT(b->runs[i].left == 0);
 	if (b->n_decodes && (b->d.rc == 0 || b->skip_bad))
 		decode_batch(b);
 	if (b->d.rc && b->skip_bad) {

@@ -91,7 +91,8 @@ enum batch_state {
 	BATCH_FILL,
 	BATCH_READY,
 	BATCH_ERROR,
-	BATCH_HELD
+	BATCH_HELD,
+	N_BATCH_STATES
 };
 enum batch_phase {
 	PHASE_OPEN,
@@ -101,6 +102,8 @@ enum batch_phase {
 	PHASE_DECODE
 };
 
+/* `state` has the phases of the slot. The bools are independent of it and of each other: what the
+ * bytes are (verified, direct) and how they are to be handled (skip_bad, timed, not_registered). */
 struct leat_batch {
 	uint32_t magic;
 	_Atomic uint32_t refs;
@@ -174,6 +177,8 @@ static inline size_t batch_at(const struct leat_batch *b, uint32_t row, uint32_t
 int batch_init(struct leat_batch *b, struct leat_dataset *ds, const struct field_set *set,
 	       uint32_t cap) CHECK_RESULT;
 void batch_fini(struct leat_batch *b);
+/* Moves the slot to another state. With the owner's lock. Does not yield. */
+void batch_move(struct leat_batch *b, enum batch_state to);
 
 /* Returns the slot memory that a batch of `need` bytes occupies. */
 uint64_t batch_memory_for(uint64_t need);

@@ -14,6 +14,7 @@
 #include "client/loader/batch/decode.h"
 #include "client/loader/source/dataset_facts.h"
 #include "client/loader/source/peer.h"
+#include "common/base/assert.h"
 
 #define GAP_MAX  (16u << 10) /* a longer gap splits a run; a shorter one is read too */
 #define RUN_MAX  (64u << 20)
@@ -55,7 +56,9 @@ static int begin_run(struct leat_batch *b)
  * which are block boundaries. */
 static int cut_run(struct leat_batch *b, struct run *r, uint64_t end)
 {
+	ASSERT(end <= r->hi && r->dst + (r->hi - r->lo) <= b->need);
 	while (r->cut < end) {
+		ASSERT(b->n_runs > 0 && r->cut >= r->lo);
 		uint64_t stop = (r->cut / PIECE_MAX + 1) * PIECE_MAX;
 		if (stop > end)
 			stop = end;

@@ -9,6 +9,7 @@
 
 #include "client/loader/batch/batch_check.h"
 #include "client/loader/source/last_error.h"
+#include "common/base/assert.h"
 #include "common/base/list.h"
 #include "common/rt/fiber.h"
 #include "common/rt/loop.h"
@@ -19,9 +20,11 @@
 #define DECODERS_MAX 64u
 #define ALIGN           64u
 #define TEXT            160
+#define WORKER_MAGIC    0x4c57524bu /* LWRK */
 
 /* A decoder thread and its present call. */
 struct worker {
+	uint32_t magic;
 	struct decoders *of;
 	pthread_t thread;
 	bool busy;
@@ -111,10 +114,12 @@ static int64_t call(struct worker *w, const struct leat_batch *b, const struct d
 	w->since_us = now_us();
 	w->sample = c.sample;
 	w->field = t->field;
+	ASSERT(d->n_busy < d->n_workers);
 	d->n_busy++;
 	pthread_mutex_unlock(&d->lock);
 	int64_t rc = t->decode(t->arg, &c);
 	pthread_mutex_lock(&d->lock);
+	ASSERT(w->busy && d->n_busy > 0);
 	w->busy = false;
 	d->n_busy--;
 	pthread_cond_broadcast(&d->changed);
@@ -137,6 +142,7 @@ static void run_job(struct worker *w, struct chunk *c, uint32_t k)
 {
 	struct leat_batch *b = c->of->b;
 	const struct decode_job *j = &b->decodes[k];
+	ASSERT(k < b->n_decodes && j->dst < b->mapped);
 	const struct leat_decoder *t = &w->of->table[j->decoder];
 	size_t at = batch_at(b, b->row_of[w->of->place[j->decoder]], j->sample);
 	char text[TEXT] = "";
@@ -177,7 +183,7 @@ static void run_chunk(struct worker *w, struct chunk *c)
 
 static void *work(void *arg)
 {
-	struct worker *w = arg;
+	struct worker *w = CAST_OBJ(arg, struct worker, WORKER_MAGIC);
 	struct decoders *d = w->of;
 	pthread_setname_np(pthread_self(), "leat-decode");
 	pthread_mutex_lock(&d->lock);
@@ -232,6 +238,7 @@ static int start_threads(struct decoders *d, uint32_t n)
 {
 	for (; d->n_workers < n; d->n_workers++) {
 		struct worker *w = &d->workers[d->n_workers];
+		w->magic = WORKER_MAGIC;
 		w->of = d;
 		int err = pthread_create(&w->thread, NULL, work, w);
 		if (err)
@@ -283,6 +290,7 @@ void decode_close(struct decoders *d)
 	pthread_mutex_unlock(&d->lock);
 	for (uint32_t i = 0; i < d->n_workers; i++)
 		pthread_join(d->workers[i].thread, NULL);
+	ASSERT(list_empty(&d->jobs) && d->n_busy == 0);
 	pthread_mutex_destroy(&d->lock);
 	pthread_cond_destroy(&d->changed);
 	free(d->table);
@@ -363,6 +371,7 @@ int decode_plan(struct leat_batch *b)
 static void on_chunk(struct mail *m)
 {
 	struct decoding *g = container_of(m, struct chunk, mail)->of;
+	ASSERT(g->left > 0);
 	if (--g->left == 0)
 		fiber_wake(g->fiber);
 }

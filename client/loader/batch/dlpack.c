@@ -10,6 +10,9 @@
 
 #include "client/loader/batch/batch.h"
 #include "client/loader/source/last_error.h"
+#include "common/base/assert.h"
+
+#define TENSOR_MAGIC 0x4c54534eu /* LTSN */
 
 enum {
 	DL_CPU = 1,
@@ -146,14 +149,16 @@ int leat_batch_array(const struct leat_batch *b, const char *field, uint32_t i,
 
 struct tensor {
 	struct DLManagedTensor managed; /* first */
+	uint32_t magic;
 	struct leat_batch *b;           /* a reference */
 	int64_t shape[LEAT_DIMS_MAX], strides[LEAT_DIMS_MAX];
 };
 
 static void give_back(struct DLManagedTensor *self)
 {
-	struct tensor *t = (struct tensor *)self;
+	struct tensor *t = CAST_OBJ(self, struct tensor, TENSOR_MAGIC);
 	leat_batch_unref(t->b);
+	t->magic = 0;
 	free(t);
 }
 
@@ -198,6 +203,7 @@ int leat_batch_dlpack(struct leat_batch *b, const struct leat_array *array, int 
 	struct tensor *t = calloc(1, sizeof(*t));
 	if (!t)
 		return error_say(-LE_NOMEM, "out of memory");
+	t->magic = TENSOR_MAGIC;
 	t->managed.tensor.data = len ? (void *)a.data : NULL;
 	t->managed.tensor.device =
 		(struct dl_device){device < 0 ? DL_CPU : DL_CUDA, device < 0 ? 0 : device};

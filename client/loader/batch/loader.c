@@ -184,10 +184,17 @@ int leat_loader_open(struct leat_dataset *ds, const struct leat_loader_options *
 
 static void loader_unref(struct leat_loader *ld)
 {
-	if (atomic_fetch_sub(&ld->refs, 1) != 1)
+	uint64_t mapped = 0;
+	uint32_t refs = atomic_fetch_sub(&ld->refs, 1);
+	ASSERT(refs > 0);
+	if (refs != 1)
 		return;
-	for (uint32_t i = 0; ld->slots && i < ld->n_slots; i++)
+	for (uint32_t i = 0; ld->slots && i < ld->n_slots; i++) {
+		ASSERT(ld->slots[i].state != BATCH_HELD);
+		mapped += ld->slots[i].mapped;
 		batch_fini(&ld->slots[i]);
+	}
+	ASSERT(mapped == ld->memory);
 	free(ld->slots);
 	cuda_close(ld->device);
 	gds_close(ld->gds);
@@ -218,7 +225,7 @@ static void finish_close(struct leat_loader *ld)
 
 static void *close_later(void *arg)
 {
-	finish_close(arg);
+	finish_close(CAST_OBJ(arg, struct leat_loader, LOADER_MAGIC));
 	return NULL;
 }
 
@@ -296,7 +303,8 @@ static void end_of_epoch(struct leat_loader *ld)
 
 static int hand_out(struct leat_loader *ld, struct leat_batch *b, struct leat_batch **ret_batch)
 {
-	b->state = BATCH_HELD;
+	ASSERT(b->refs == 0);
+	batch_move(b, BATCH_HELD);
 	b->refs = 1;
 	atomic_fetch_add(&ld->refs, 1);
 	ld->want_step += ld->stride;
@@ -399,8 +407,8 @@ int leat_next_within(struct leat_loader *ld, uint32_t timeout_ms, struct leat_ba
 
 void leat_batch_ref(struct leat_batch *b)
 {
-	ASSERT(b->magic == BATCH_MAGIC);
-	atomic_fetch_add(&b->refs, 1);
+	uint32_t refs = atomic_fetch_add(&b->refs, 1);
+	ASSERT(b->magic == BATCH_MAGIC && refs > 0);
 }
 
 void leat_batch_unref(struct leat_batch *b)
@@ -408,7 +416,9 @@ void leat_batch_unref(struct leat_batch *b)
 	if (!b)
 		return;
 	ASSERT(b->magic == BATCH_MAGIC);
-	if (atomic_fetch_sub(&b->refs, 1) != 1 || getpid() != b->ds->pid)
+	uint32_t refs = atomic_fetch_sub(&b->refs, 1);
+	ASSERT(refs > 0);
+	if (refs != 1 || getpid() != b->ds->pid)
 		return;
 	struct leat_loader *ld = b->ld;
 	if (!ld) {
@@ -420,7 +430,7 @@ void leat_batch_unref(struct leat_batch *b)
 	}
 	cuda_slot_release(b->cuda);
 	pthread_mutex_lock(&ld->lock);
-	b->state = BATCH_FREE;
+	batch_move(b, BATCH_FREE);
 	ld->given_back++;
 	loader_update_event(ld);
 	loader_wake(ld);
@@ -480,7 +490,7 @@ int leat_dataset_read(struct leat_dataset *ds, const uint64_t *samples, uint32_t
 		free(b);
 		return rc;
 	}
-	b->state = BATCH_HELD;
+	batch_move(b, BATCH_HELD);
 	b->refs = 1;
 	dataset_ref(ds);
 	*ret_batch = b;

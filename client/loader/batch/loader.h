@@ -18,6 +18,7 @@
 #include "client/loader/batch/batch.h"
 
 #define LOADER_MAGIC          0x4c4c4452u /* LLDR */
+#define FILLER_MAGIC          0x4c464c52u /* LFLR */
 #define LOADER_DEPTH_MAX      64u
 #define LOADER_DEPTH_AUTO     8u   /* limit of the depth that the loader chooses itself */
 #define LOADER_DELAYS         100u /* recent fills, of which the slowest counts (about p99) */
@@ -25,6 +26,7 @@
 
 /* The loader's fibers on one loop. */
 struct filler {
+	uint32_t magic;
 	struct leat_loader *ld;
 	struct reader *reader;
 	struct waitq idle;

@@ -14,6 +14,7 @@
 #include "client/loader/gpu/direct.h"
 #include "client/loader/source/dataset_facts.h"
 #include "common/base/assert.h"
+#include "common/base/planted_bug.h"
 
 /* ---- with the lock ---- */
 
@@ -92,7 +93,7 @@ void loader_jump(struct leat_loader *ld, uint64_t epoch, uint64_t step)
 	for (uint32_t i = 0; i < ld->n_slots; i++) {
 		struct leat_batch *b = &ld->slots[i];
 		if (b->state == BATCH_READY || b->state == BATCH_ERROR || b->state == BATCH_PLANNED)
-			b->state = BATCH_FREE;
+			batch_move(b, BATCH_FREE);
 	}
 	ld->want_epoch = ld->issue_epoch = epoch;
 	ld->want_step = ld->issue_step = step;
@@ -117,13 +118,15 @@ static int plan_step(struct leat_loader *ld, struct leat_batch *b)
 static bool reserve(struct leat_loader *ld, struct leat_batch *b)
 {
 	uint64_t want = batch_memory_for(b->need);
-	if (b->mapped >= b->need)
+	if (b->mapped >= b->need || PLANTED_BUG(LOADER_UNRESERVED))
 		return true;
+	ASSERT(ld->memory >= b->mapped);
 	for (uint32_t i = 0; i < ld->n_slots && ld->memory - b->mapped + want > ld->memory_limit;
 	     i++) {
 		struct leat_batch *other = &ld->slots[i];
 		if (other == b || other->state != BATCH_FREE || !other->mapped)
 			continue;
+		ASSERT(ld->memory >= b->mapped + other->mapped);
 		ld->memory -= other->mapped;
 		int rc = batch_set_memory(other, 0);
 		(void)rc; /* it shrinks a file; a failure has no remedy */
@@ -167,7 +170,7 @@ static struct leat_batch *next_slot(struct leat_loader *ld)
 				      "one batch needs %llu bytes and memory_limit is %llu",
 				      (unsigned long long)batch_memory_for(best->need),
 				      (unsigned long long)ld->memory_limit);
-	best->state = BATCH_PLANNED;
+	batch_move(best, BATCH_PLANNED);
 	return best;
 }
 
@@ -187,7 +190,9 @@ static struct leat_batch *claim(struct leat_loader *ld)
 		pthread_cond_broadcast(&ld->changed);
 	}
 	if (b) {
-		b->state = BATCH_FILL;
+		ASSERT(b->gen == ld->gen && b->epoch == ld->issue_epoch &&
+		       b->step == ld->issue_step);
+		batch_move(b, BATCH_FILL);
 		ld->issue_step += ld->stride;
 	}
 	pthread_mutex_unlock(&ld->lock);
@@ -229,13 +234,14 @@ static void look_ahead(struct leat_loader *ld, uint64_t delay_us)
 static void finish(struct leat_loader *ld, struct leat_batch *b, uint64_t delay_us)
 {
 	pthread_mutex_lock(&ld->lock);
+	ASSERT(b->rc < 0 || b->mapped >= b->need);
 	account(ld, b);
 	if (ld->auto_depth && b->rc == 0)
 		look_ahead(ld, delay_us);
 	if (b->gen != ld->gen)
-		b->state = BATCH_FREE;
+		batch_move(b, BATCH_FREE);
 	else
-		b->state = b->rc < 0 ? BATCH_ERROR : BATCH_READY;
+		batch_move(b, b->rc < 0 ? BATCH_ERROR : BATCH_READY);
 	loader_update_event(ld);
 	pthread_cond_broadcast(&ld->changed);
 	pthread_mutex_unlock(&ld->lock);
@@ -250,6 +256,7 @@ static void fill(struct leat_loader *ld, struct leat_batch *b, struct reader *r)
 		b->rc = batch_set_memory(b, want);
 		if (b->rc < 0) {
 			pthread_mutex_lock(&ld->lock);
+			ASSERT(ld->memory >= want - had);
 			ld->memory -= want - had;
 			pthread_mutex_unlock(&ld->lock);
 			detail_set(&b->d, b->rc, NULL, UINT64_MAX,
@@ -275,7 +282,7 @@ static void fill(struct leat_loader *ld, struct leat_batch *b, struct reader *r)
 
 static void fill_fiber(void *arg)
 {
-	struct filler *f = arg;
+	struct filler *f = CAST_OBJ(arg, struct filler, FILLER_MAGIC);
 	struct leat_loader *ld = f->ld;
 	while (!ld->stopping) {
 		struct leat_batch *b = claim(ld);
@@ -294,7 +301,7 @@ static void fill_fiber(void *arg)
 
 static void start_fibers(void *arg)
 {
-	struct filler *f = arg;
+	struct filler *f = CAST_OBJ(arg, struct filler, FILLER_MAGIC);
 	uint32_t n = (f->ld->n_slots + f->ld->n_fillers - 1) / f->ld->n_fillers;
 	waitq_init(&f->idle);
 	latch_init(&f->running, 0);
@@ -310,7 +317,7 @@ static void start_fibers(void *arg)
 
 static void stop_fibers(void *arg)
 {
-	struct filler *f = arg;
+	struct filler *f = CAST_OBJ(arg, struct filler, FILLER_MAGIC);
 	waitq_wake_all(&f->idle);
 	latch_wait(&f->running);
 }
@@ -319,6 +326,7 @@ int loader_start(struct leat_loader *ld)
 {
 	for (uint32_t i = 0; i < ld->n_fillers; i++) {
 		struct filler *f = &ld->fillers[i];
+		f->magic = FILLER_MAGIC;
 		f->ld = ld;
 		f->reader = &ld->ds->readers[i];
 		f->mail.fn = on_mail;

@@ -3,6 +3,9 @@
 
 #include <stdlib.h>
 
+#include "common/base/assert.h"
+#include "common/base/planted_bug.h"
+
 #define TRAILER 32u /* what cache.c appends to the bytes of each file */
 
 void belady_init(struct belady *b, uint64_t limit)
@@ -14,8 +17,12 @@ void belady_init(struct belady *b, uint64_t limit)
 void belady_fini(struct belady *b)
 {
 	/* No piece is being written, so the heap has all entries. */
-	for (size_t i = 0; i < b->n; i++)
+	ASSERT(b->map.n == b->n);
+	for (size_t i = 0; i < b->n; i++) {
+		b->used -= belady_cost(b->heap[i]->key.len);
 		free(b->heap[i]);
+	}
+	ASSERT(b->used == 0);
 	free(b->heap);
 	hmap_fini(&b->map);
 	*b = (struct belady){0};
@@ -85,12 +92,14 @@ static void settle(struct belady *b, size_t at, struct belady_entry *e)
 
 void belady_move(struct belady *b, struct belady_entry *e, uint64_t next)
 {
+	ASSERT(e->ready && e->at < b->n && b->heap[e->at] == e);
 	e->next = next;
 	settle(b, e->at, e);
 }
 
 void belady_ready(struct belady *b, struct belady_entry *e)
 {
+	ASSERT(!e->ready && b->n < b->cap);
 	e->ready = true;
 	b->n++;
 	sift_up(b, b->n - 1, e);
@@ -98,10 +107,13 @@ void belady_ready(struct belady *b, struct belady_entry *e)
 
 void belady_remove(struct belady *b, struct belady_entry *e)
 {
+	uint64_t cost = belady_cost(e->key.len);
+	ASSERT(b->used >= cost);
 	hmap_remove(&b->map, &e->node);
-	b->used -= belady_cost(e->key.len);
+	b->used -= PLANTED_BUG(CACHE_KEEP_COUNT) ? 0 : cost;
 	if (!e->ready)
 		return;
+	ASSERT(e->at < b->n && b->heap[e->at] == e);
 	struct belady_entry *last = b->heap[--b->n];
 	if (last != e)
 		settle(b, e->at, last);

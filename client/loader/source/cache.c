@@ -58,7 +58,9 @@ static uint32_t rank_at(const struct cache *c, uint64_t position)
 	if (d->tail == ORDER_TAIL_SHORTER && d->n - base < m)
 		m = d->n - base;
 	/* The last rank whose share begins at or before the position (order_share). */
-	return (uint32_t)(((position - base + 1) * d->world - 1) / m);
+	uint64_t rank = ((position - base + 1) * d->world - 1) / m;
+	ASSERT(rank < d->world);
+	return (uint32_t)rank;
 }
 
 static uint32_t slot_at(const struct cache *c, uint64_t time)

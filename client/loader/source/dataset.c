@@ -137,7 +137,9 @@ void dataset_ref(struct leat_dataset *ds)
 
 void dataset_unref(struct leat_dataset *ds)
 {
-	if (atomic_fetch_sub(&ds->refs, 1) == 1)
+	uint32_t refs = atomic_fetch_sub(&ds->refs, 1);
+	ASSERT(refs > 0);
+	if (refs == 1)
 		destroy(ds);
 }
 
@@ -149,8 +151,10 @@ void dataset_use(struct leat_dataset *ds)
 
 void dataset_unuse(struct leat_dataset *ds)
 {
+	uint32_t users = atomic_fetch_sub(&ds->users, 1);
+	ASSERT(users > 0);
 	/* A forked child has none of the threads: it ends nothing and only frees memory. */
-	if (atomic_fetch_sub(&ds->users, 1) == 1 && getpid() == ds->pid) {
+	if (users == 1 && getpid() == ds->pid) {
 		end_io(ds);
 		for (uint32_t i = 0; i < ds->n_parts; i++)
 			dataset_unuse(ds->parts[i]);

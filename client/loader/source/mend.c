@@ -19,9 +19,12 @@
 #define AGAIN_US 1000000u /* retry interval while another process holds the copy's lock */
 #define CLOSE_US 10000000u
 
+#define MEND_MAGIC 0x4c4d4e44u /* LMND */
+
 struct mend {
-	struct leat_dataset *ds;
+	uint32_t magic;
 	bool ask_peers;
+	struct leat_dataset *ds;
 	struct fmutex lock;        /* for making peers, on the only loop: that of fs */
 	struct peer_source *peers; /* for a copy, made at the first damage */
 
@@ -32,7 +35,7 @@ struct mend {
 	_Atomic bool posted;
 	_Atomic uint64_t healed;
 	/* Owned by io.loop. */
-	bool begun, hopeless, closing, told;
+	bool begun, closing, told;
 	uint64_t close_us;
 	struct waitq wake;
 	struct latch fiber;
@@ -45,6 +48,7 @@ int mend_create(struct leat_dataset *ds, bool ask_peers, struct mend **ret_mend)
 	struct mend *x = calloc(1, sizeof(*x));
 	if (!x)
 		return -LE_NOMEM;
+	x->magic = MEND_MAGIC;
 	x->ds = ds;
 	x->ask_peers = ask_peers && ds->io.fs;
 	fmutex_init(&x->lock);
@@ -67,6 +71,7 @@ void mend_destroy(struct mend *x)
 	peer_destroy(x->peers);
 	pthread_mutex_destroy(&x->books);
 	free(x->damaged);
+	x->magic = 0;
 	free(x);
 }
 
@@ -173,6 +178,7 @@ static void add_damaged(struct mend *x, uint64_t first, uint64_t last)
 	pthread_mutex_lock(&x->books);
 	if (!x->damaged)
 		x->damaged = calloc(1, x->ds->m->n_chunks / 8 + 1);
+	ASSERT(first <= last && last < x->ds->m->n_chunks);
 	for (uint64_t c = first; x->damaged && c <= last; c++) {
 		x->n_damaged += !(x->damaged[c / 8] >> (c % 8) & 1);
 		x->damaged[c / 8] |= (uint8_t)(1u << c % 8);
@@ -182,7 +188,7 @@ static void add_damaged(struct mend *x, uint64_t first, uint64_t last)
 
 static int read_right(void *arg, uint32_t file, uint64_t off, uint64_t len, void *ret_bytes)
 {
-	struct leat_dataset *ds = arg;
+	struct leat_dataset *ds = CAST_OBJ(arg, struct leat_dataset, DATASET_MAGIC);
 	const struct mend_range r = {file, off, len};
 	return read_elsewhere(ds, ds, &r, ret_bytes) == ORIGIN_NONE ? -LE_CORRUPT : 0;
 }
@@ -253,9 +259,10 @@ static int heal(struct mend *x, uint64_t *chunks, uint32_t *n)
 
 static void heal_fiber(void *arg)
 {
-	struct mend *x = arg;
+	struct mend *x = CAST_OBJ(arg, struct mend, MEND_MAGIC);
 	uint64_t *chunks = malloc(AT_ONCE * sizeof(*chunks));
-	while (chunks && !x->hopeless && !(x->closing && loop_now_us() >= x->close_us)) {
+	bool hopeless = false;
+	while (chunks && !hopeless && !(x->closing && loop_now_us() >= x->close_us)) {
 		uint32_t n = take_damaged(x, chunks), left = n;
 		if (n == 0 && x->closing)
 			break;
@@ -267,7 +274,7 @@ static void heal_fiber(void *arg)
 			if (x->closing)
 				break;
 		}
-		x->hopeless = rc < 0 && rc != -LE_BUSY;
+		hopeless = rc < 0 && rc != -LE_BUSY;
 		if (n == 0 || rc == -LE_BUSY) {
 			int woken =
 				waitq_wait(&x->wake, n ? loop_now_us() + AGAIN_US : NO_DEADLINE);
@@ -275,7 +282,6 @@ static void heal_fiber(void *arg)
 		}
 	}
 	free(chunks);
-	x->hopeless = true;
 	latch_done(&x->fiber);
 }
 

@@ -16,6 +16,7 @@ void reader_init(struct reader *r, struct leat_dataset *ds, struct loop *loop)
 
 static void end(struct reader *r, struct reader_file *f)
 {
+	ASSERT(f->refs == 0 && !f->opening && r->n > 0);
 	if (!f->dropped)
 		hmap_remove(&r->files, &f->node);
 	r->n--;
@@ -100,6 +101,7 @@ int reader_get(struct reader *r, uint32_t index, struct reader_file **ret_file)
 
 void reader_put(struct reader *r, struct reader_file *f)
 {
+	ASSERT(f->refs > 0);
 	if (--f->refs > 0)
 		return;
 	if (f->rc < 0 || f->dropped) {

@@ -8,7 +8,9 @@
 
 #include "client/dataset/formats/unstream.h"
 #include "client/loader/source/checked.h"
+#include "common/base/assert.h"
 #include "common/base/list.h"
+#include "common/base/state_machine.h"
 #include "common/rt/fiber.h"
 #include "common/rt/loop.h"
 
@@ -19,8 +21,17 @@
 enum shard_state {
 	SHARD_NONE,
 	SHARD_MAKING,
-	SHARD_READY
+	SHARD_READY,
+	N_SHARD_STATES
 };
+
+#define TO(state) (1u << SHARD_##state)
+STATE_MACHINE(shard_moves, "shard", N_SHARD_STATES, .states = {"none", "making", "ready"},
+	   .allowed = {
+		   [SHARD_NONE] = TO(MAKING),
+		   [SHARD_MAKING] = TO(READY) | TO(NONE),
+		   [SHARD_READY] = TO(NONE),
+	   })
 
 struct shard {
 	struct list link; /* in `idle` if READY and not being read */
@@ -72,6 +83,11 @@ int unpacked_create(const struct sample_index *x, uint64_t limit, struct unpacke
 	return 0;
 }
 
+static void shard_move(struct shard *s, enum shard_state to)
+{
+	s->state = (enum shard_state)state_machine_move(&shard_moves, (int)s->state, (int)to);
+}
+
 static uint64_t size_of(const struct unpacked *u, const struct shard *s)
 {
 	return u->x->files[s - u->shards].plain;
@@ -79,10 +95,11 @@ static uint64_t size_of(const struct unpacked *u, const struct shard *s)
 
 static void let_go(struct unpacked *u, struct shard *s)
 {
+	ASSERT(s->refs == 0 && u->used >= size_of(u, s));
 	if (s->mem)
 		munmap(s->mem, size_of(u, s));
 	s->mem = NULL;
-	s->state = SHARD_NONE;
+	shard_move(s, SHARD_NONE);
 	u->used -= size_of(u, s);
 }
 
@@ -93,6 +110,7 @@ void unpacked_destroy(struct unpacked *u)
 		return;
 	while ((l = list_pop(&u->idle)) != NULL)
 		let_go(u, list_entry(l, struct shard, link));
+	ASSERT(u->used == 0);
 	pthread_mutex_destroy(&u->lock);
 	free(u->shards);
 	free(u);
@@ -175,6 +193,7 @@ static int make(struct leat_dataset *from, const struct leat_dataset *via, struc
 /* With the lock. Reserves size bytes; drops shards that are not being read. */
 static bool make_space(struct unpacked *u, uint64_t size)
 {
+	ASSERT(u->used <= u->limit);
 	while (size > u->limit - u->used) {
 		struct list *l = list_pop(&u->idle);
 		if (!l)
@@ -190,13 +209,13 @@ static int make_one(struct leat_dataset *from, const struct leat_dataset *via, s
 		    struct detail *d)
 {
 	struct unpacked *u = from->unpacked;
-	s->state = SHARD_MAKING;
+	shard_move(s, SHARD_MAKING);
 	pthread_mutex_unlock(&u->lock);
 	int rc = make(from, via, s, d);
 	pthread_mutex_lock(&u->lock);
 	s->rc = rc;
 	if (rc == 0) {
-		s->state = SHARD_READY;
+		shard_move(s, SHARD_READY);
 		return 0;
 	}
 	let_go(u, s);
@@ -248,6 +267,7 @@ int unpacked_read(struct leat_dataset *from, const struct leat_dataset *via,
 		return detail_set(d, rc, NULL, UINT64_MAX, "%s", status_text(rc));
 	memcpy(to, s->mem + r->off, r->len);
 	pthread_mutex_lock(&u->lock);
+	ASSERT(s->state == SHARD_READY && s->refs > 0);
 	if (--s->refs == 0)
 		list_push(&u->idle, &s->link);
 	pthread_mutex_unlock(&u->lock);

@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "tests/lib/dies.h"
+
 #define ITEMS 200u
 #define STEPS 4000u
 
@@ -123,11 +125,34 @@ static void test_what_is_being_written_stays(void **state)
 	belady_fini(&b);
 }
 
+static void add_and_remove(void *arg)
+{
+	struct belady b;
+	struct list gone;
+	struct belady_key one = {1, 100, 0};
+	(void)arg;
+	list_init(&gone);
+	belady_init(&b, BELADY_UNIT);
+	struct belady_entry *e = belady_add(&b, &one, 9, &gone);
+	belady_ready(&b, e);
+	belady_remove(&b, e);
+	free(e);
+	belady_fini(&b);
+}
+
+static void test_a_piece_that_stays_counted_is_noticed(void **state)
+{
+	(void)state;
+	add_and_remove(NULL);
+	assert_dies("cache_keep_count", add_and_remove, NULL, "b->used == 0");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_the_farthest_goes),
 		cmocka_unit_test(test_what_is_being_written_stays),
+		cmocka_unit_test(test_a_piece_that_stays_counted_is_noticed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
