@@ -21,6 +21,7 @@
 
 #include <leat/leat.h>
 
+#include "common/base/assert.h"
 #include "tools/bench_loader_data.h"
 #include "tools/progress.h"
 
@@ -47,7 +48,10 @@ struct share {
 	uint64_t samples, bytes;
 };
 
+#define ACCELERATOR_MAGIC 0x4c414343u /* LACC */
+
 struct accelerator_thread {
+	uint32_t magic;
 	struct job *job;
 	pthread_t thread;
 	uint32_t rank;
@@ -253,7 +257,7 @@ static bool run_epoch(struct accelerator_thread *a, uint64_t epoch)
 
 static void *run_accelerator(void *arg)
 {
-	struct accelerator_thread *a = arg;
+	struct accelerator_thread *a = CAST_OBJ(arg, struct accelerator_thread, ACCELERATOR_MAGIC);
 
 	for (uint64_t e = 0; e < a->job->b->epochs; e++) {
 		if (!run_epoch(a, e))
@@ -277,7 +281,8 @@ static int open_loaders(struct job *j)
 					.memory_limit = b->memory / b->n_accelerators};
 
 	for (uint32_t i = 0; i < b->n_accelerators; i++) {
-		j->all[i] = (struct accelerator_thread){.job = j, .rank = i};
+		j->all[i] = (struct accelerator_thread){
+			.magic = ACCELERATOR_MAGIC, .job = j, .rank = i};
 		o.rank = i;
 		int rc = leat_loader_open(b->ds, &o, &j->all[i].loader);
 		if (rc < 0)

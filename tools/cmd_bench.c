@@ -23,6 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/assert.h"
 #include "common/base/hmap.h"
 #include "tools/bench_loader.h"
 #include "tools/progress.h"
@@ -112,7 +113,10 @@ static int read_again(struct bench *b, uint64_t *ret_n)
 	return read_file(b, false, ret_n);
 }
 
+#define READER_MAGIC 0x4c524452u /* LRDR */
+
 struct reader {
+	uint32_t magic;
 	struct bench *b;
 	pthread_t thread;
 	uint64_t seed, n;
@@ -124,7 +128,7 @@ struct reader {
  * it. */
 static void *random_reader(void *arg)
 {
-	struct reader *r = arg;
+	struct reader *r = CAST_OBJ(arg, struct reader, READER_MAGIC);
 	uint64_t n_blocks = r->b->size / RANDOM_BLOCK;
 	void *buf = NULL;
 	int fd = open(r->b->file, O_RDONLY | O_CLOEXEC | O_DIRECT);
@@ -156,7 +160,10 @@ static int read_random(struct bench *b, uint64_t *ret_n)
 
 	for (uint64_t i = 0; i < b->jobs && rc == 0; i++) {
 		r[i] = (struct reader){
-			.b = b, .seed = i + 1, .until_s = now_s() + (double)b->seconds};
+			.magic = READER_MAGIC,
+			.b = b,
+			.seed = i + 1,
+			.until_s = now_s() + (double)b->seconds};
 		rc = -pthread_create(&r[i].thread, NULL, random_reader, &r[i]);
 		n_started += rc == 0;
 	}

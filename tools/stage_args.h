@@ -22,6 +22,7 @@ enum stage_wait {
 	WAIT_NONE
 };
 
+/* Each bool is one option, independent of the others. */
 struct stage_args {
 	const char *to;                   /* the first directory */
 	const char *more[STAGE_DIRS_MAX]; /* the others, NULL after the last */

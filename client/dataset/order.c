@@ -153,6 +153,7 @@ static int order_lay_windows(struct order *o)
 		return -LE_NOMEM;
 	uint64_t key = fold(o->key, WORD_WINDOW);
 	for (uint32_t w = 0; w < o->n_windows; w++) {
+		ASSERT(o->start[window_end(o, w)] >= o->start[w * o->window]);
 		uint64_t m = o->start[window_end(o, w)] - o->start[w * o->window];
 		order_perm_init(&o->in_window[w], fold(key, w), m);
 	}

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/assert.h"
 #include "common/rt/env.h"
 #include "common/rt/loop.h"
 
@@ -124,6 +125,7 @@ static int on_tmp(void *arg, const struct vol_entry *e)
 	if (S_ISDIR(e->st.mode) || strncmp(e->name, begin, sizeof(begin) - 1) != 0 ||
 	    strlen(key) != 16 || strspn(key, "0123456789abcdef") != 16)
 		return 0;
+	ASSERT(t->n < ARRAY_SIZE(t->first));
 	memcpy(t->first[t->n++], e->name, strlen(e->name) + 1);
 	return t->n == ARRAY_SIZE(t->first);
 }

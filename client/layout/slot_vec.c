@@ -40,6 +40,8 @@ uint64_t vec_len(const struct slot_vec *vec, uint32_t n)
 void vec_copy_out(const struct slot_vec *vec, uint32_t n, uint8_t *to)
 {
 	for (uint32_t i = 0; i < n; i++) {
+		ASSERT(vec[i].off <= vec[i].slot->size &&
+		       vec[i].len <= vec[i].slot->size - vec[i].off);
 		copy_counted(to, vec[i].slot->data + vec[i].off, vec[i].len);
 		to += vec[i].len;
 	}

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/base/assert.h"
 #include "common/rt/loop.h"
 
 #define WIDTH_DEFAULT 64u
@@ -154,6 +155,7 @@ static struct wnode *make_node(struct wnode *parent, const char *name, const str
 
 static void node_close(struct wnode *n)
 {
+	ASSERT(n->pending <= 1); /* 1 while leave() ran */
 	tdir_close(&n->src);
 	tdir_close(&n->dst);
 	free(n);
@@ -164,6 +166,7 @@ static void node_done(struct wfiber *f, struct wnode *n)
 {
 	struct walk *w = f->w;
 
+	ASSERT(n->pending > 0);
 	while (n && --n->pending == 0) {
 		struct wnode *parent = n->parent;
 
@@ -180,6 +183,7 @@ static void node_done(struct wfiber *f, struct wnode *n)
 		parent->failed |= n->failed;
 		node_close(n);
 		n = parent;
+		ASSERT(n->pending > 0);
 	}
 }
 
@@ -234,6 +238,7 @@ static void sort_out(struct wfiber *f, struct wnode *n, uint32_t n_ents)
 			bunch = make_item(w, n, WALK_BUNCH);
 		if (!bunch)
 			return;
+		ASSERT(bunch->n < WALK_BUNCH);
 		bunch->ents[bunch->n++] = *e;
 		if (bunch->n == WALK_BUNCH) {
 			push(w, bunch);
@@ -353,6 +358,7 @@ void walk_run(struct walk *w, struct wnode *top, const char *name, const struct 
 	else
 		walk_fiber(&one);
 	free(fibers);
+	ASSERT(list_empty(&w->items) && w->n_active == 0 && top->pending == 1);
 	tdir_close(&top->src);
 	tdir_close(&top->dst);
 }

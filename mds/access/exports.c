@@ -71,6 +71,7 @@ int exports_put(struct exports *e, const struct export_row *row)
 		return -LE_NOSPC;
 	while (at < e->n && e->rows[at].bits >= row->bits)
 		at++;
+	ASSERT(e->n < EXPORTS_MAX);
 	memmove(&e->rows[at + 1], &e->rows[at], (e->n - at) * sizeof(e->rows[0]));
 	e->rows[at] = *row;
 	e->n++;

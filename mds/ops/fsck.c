@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mds_fsck_page: records from a snapshot. mds_fsck_repair: one repair. For tools only. */
+#include "common/base/assert.h"
 #include "common/base/log.h"
 #include "common/rt/loop.h"
 #include "mds/file/idle.h"
@@ -178,6 +179,7 @@ int mds_fsck_page(struct op *op, const void *vin, void *vout)
 	out->n_inodes = f->n_inodes;
 	f->n_readers++;
 	rc = read_page(op, in, out);
+	ASSERT(f->n_readers > 0);
 	f->n_readers--;
 	f->used_us = loop_now_us();
 	return rc;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* link(2). */
+#include "common/base/assert.h"
 #include "mds/inode_ops.h"
 #include "mds/lease/lease_check.h"
 #include "mds/ops/ops.h"
@@ -40,6 +41,7 @@ int mds_link(struct op *op, const void *vin, void *vout)
 		rec->flags &= ~(uint32_t)INODE_LINKABLE;
 		txn_delete(op->store, key_of('O', i->ino.v));
 	}
+	ASSERT(rec->attr.nlink < LEAT_LINK_MAX);
 	rec->attr.nlink++;
 	inode_changed(op, rec);
 	dentry_put(op->store, d, i->ino, rec->attr.mode);

@@ -7,7 +7,6 @@
  */
 #include "mds/ops/lock.h"
 
-#include "common/base/log.h"
 #include "common/rt/loop.h"
 #include "mds/access/exports_policy.h"
 #include "mds/lease/recall.h"

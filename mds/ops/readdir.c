@@ -5,6 +5,7 @@
  * later read of the cache could return older state. Cookies are stable while entries are added and
  * removed (docs/decisions/0001-dentry-cookies.md).
  */
+#include "common/base/assert.h"
 #include "mds/inode_ops.h"
 #include "mds/lease/lease_check.h"
 #include "mds/ops/ops.h"
@@ -89,6 +90,7 @@ static int encode(struct op *op, struct ino dir, const struct listing *l, bool p
 	if (buf == NULL)
 		return -LE_NOMEM;
 	wire_w_init(&w, buf, size);
+	ASSERT(l->len <= l->cap);
 	for (uint32_t at = 0; at < l->len;) {
 		struct dirent_wire d;
 		struct entry e;

@@ -8,6 +8,7 @@
  */
 #include <linux/fs.h>
 
+#include "common/base/assert.h"
 #include "mds/inode_ops.h"
 #include "mds/inode_unlink.h"
 #include "mds/lease/lease_check.h"
@@ -198,6 +199,7 @@ int mds_rename(struct op *op, const void *vin, void *vout)
 	if (rn.replaced != NULL)
 		TRY(op_asks_own(op, rn.replaced->ino, in->reported_ino));
 
+	ASSERT(rn.moved != rn.replaced);
 	int dir = S_ISDIR(rn.moved_rec->attr.mode) ? 1 : 0;
 	if ((in->flags & RENAME_WHITEOUT) != 0)
 		out->whiteout = inode_make(op, &in->cred, rn.from_rec, S_IFCHR, &made)->ino;
