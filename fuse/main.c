@@ -14,11 +14,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mount.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>

@@ -2,7 +2,6 @@
 /*
  * leat-mds: the metadata server. Threads: the loop (this one), the store's own, one for /metrics.
  */
-#include <errno.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdatomic.h>

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/clocks_view.h"
 
-#include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "common/base/clocks.h"
 #include "common/base/names.h"

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* leat agent: the daemon that stages data for its node. Runs until SIGTERM. */
-#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <leat/leat_stage.h>

@@ -3,7 +3,6 @@
  * --repair. */
 #include <getopt.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/names.h"

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* leat rm: removes files and trees, many concurrently. */
-#include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "tools/tree.h"

@@ -2,7 +2,6 @@
 /* leat status: the cluster map, and the status of each server. */
 #include <errno.h>
 #include <getopt.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

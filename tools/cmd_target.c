@@ -2,7 +2,6 @@
 /* leat target: adds and removes targets online. Data are moved from a target before it is removed;
  * the command may be interrupted. */
 #include <getopt.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

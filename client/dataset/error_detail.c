@@ -3,7 +3,6 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 int detail_set(struct detail *d, int rc, const char *path, uint64_t off, const char *fmt, ...)
 {

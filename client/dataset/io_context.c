@@ -78,3 +78,8 @@ int io_run(struct stage_io *io, void (*fn)(void *arg), void *arg)
 {
 	return loop_call(io->loop, "stage", fn, arg);
 }
+
+struct uuid io_cluster(const struct stage_io *io)
+{
+	return io->fs ? ll_cluster(io->fs->client) : (struct uuid){{0}};
+}

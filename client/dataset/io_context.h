@@ -31,6 +31,8 @@ int io_init(struct stage_io *io, struct leat_fs *fs, const char *name) CHECK_RES
 void io_fini(struct stage_io *io); /* fine after a failed io_init of a zeroed struct */
 /* Runs fn(arg) as a fiber of the loop and waits for it. A loop's thread must not call it. */
 int io_run(struct stage_io *io, void (*fn)(void *arg), void *arg) CHECK_RESULT;
+/* Returns the cluster of fs; zero without one. */
+struct uuid io_cluster(const struct stage_io *io);
 /* Returns the volume of sources: remote if there is one, else local. */
 static inline struct vol *io_source(const struct stage_io *io)
 {

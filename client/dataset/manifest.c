@@ -85,7 +85,7 @@ int manifest_parse_alias(const char *alias, char ret_name[MANIFEST_NAME_MAX + 1]
 }
 
 /* Finds path in an array of structs that begin with their path, sorted by it; -1: none. */
-static int64_t find(const void *array, uint32_t n, size_t size, const char *path)
+int64_t manifest_find_in(const void *array, uint32_t n, size_t size, const char *path)
 {
 	uint32_t lo = 0, hi = n;
 	while (lo < hi) {
@@ -105,17 +105,18 @@ static int64_t find(const void *array, uint32_t n, size_t size, const char *path
 
 int64_t manifest_find(const struct manifest *m, const char *path)
 {
-	return find(m->files, m->n_files, sizeof(*m->files), path);
+	return manifest_find_in(m->files, m->n_files, sizeof(*m->files), path);
 }
 
 int64_t manifest_find_dir(const struct manifest *m, const char *path)
 {
-	return find(m->dirs, m->n_dirs, sizeof(*m->dirs), path);
+	return manifest_find_in(m->dirs, m->n_dirs, sizeof(*m->dirs), path);
 }
 
-int64_t manifest_find_link(const struct manifest *m, const char *path)
+bool manifest_is_id(const char *text)
 {
-	return find(m->links, m->n_links, sizeof(*m->links), path);
+	return strlen(text) == MANIFEST_ID_SIZE - 1 &&
+	       strspn(text, "0123456789abcdef") == MANIFEST_ID_SIZE - 1;
 }
 
 int manifest_source_path(const struct manifest *m, const struct manifest_file *f,
@@ -463,7 +464,7 @@ static int by_path(const void *a, const void *b)
 static struct manifest_dir *find_told(const struct manifest_dir *told, uint32_t n,
 				      const char *path)
 {
-	int64_t i = find(told, n, sizeof(*told), path);
+	int64_t i = manifest_find_in(told, n, sizeof(*told), path);
 	return i < 0 ? NULL : (struct manifest_dir *)(uintptr_t)&told[i];
 }
 

@@ -126,10 +126,13 @@ bool manifest_path_is_safe(const char *path);
  * "latest". -LE_INVAL */
 int manifest_parse_alias(const char *alias, char ret_name[MANIFEST_NAME_MAX + 1],
 			 char ret_version[MANIFEST_NAME_MAX + 1]) CHECK_RESULT;
-/* Return the index of a path among the files, directories or links; -1: none. */
+/* Finds path in an array of structs that begin with their path, sorted by it; -1: none. */
+int64_t manifest_find_in(const void *array, uint32_t n, size_t size, const char *path);
+/* Return the index of a path among the files or directories; -1: none. */
 int64_t manifest_find(const struct manifest *m, const char *path);
 int64_t manifest_find_dir(const struct manifest *m, const char *path);
-int64_t manifest_find_link(const struct manifest *m, const char *path);
+/* True for the text of a manifest's id. */
+bool manifest_is_id(const char *text);
 /* Returns the index of the file that a chunk belongs to; chunk is below n_chunks. */
 uint32_t manifest_file_of_chunk(const struct manifest *m, uint64_t chunk);
 /* Compares data[0..len), which is at off of file f, with its checksums. Returns the index of the

@@ -7,8 +7,6 @@
 #include "client/dataset/manifest_make.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "client/dataset/manifest.h"
 #include "client/dataset/scan_list.h"

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/dataset/manifest.h"
 #include "client/dataset/scan_list.h"
 #include "client/dataset/vol.h"
 
@@ -26,25 +27,6 @@ struct follow {
 	char again[2 * PATH_SIZE]; /* buffer for the next rest */
 	int links;
 };
-
-/* Finds path in an array of structs that begin with their path, sorted by it; -1: none. */
-static int64_t find(const void *array, uint32_t n, size_t size, const char *path)
-{
-	uint32_t lo = 0, hi = n;
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-		char *name;
-		memcpy(&name, (const char *)array + mid * size, sizeof(name));
-		int c = strcmp(name, path);
-		if (c == 0)
-			return mid;
-		if (c < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return -1;
-}
 
 /* Sets the remaining path to the link's target followed by `behind`. */
 static enum way take_link(struct follow *f, const char *target, const char *behind)
@@ -75,14 +57,15 @@ static enum way step(struct follow *f, const char *name, size_t len, const char 
 				 name);
 		if (at + (size_t)n >= PATH_SIZE)
 			return WAY_NOWHERE;
-		int64_t link = find(s->links, s->n_links, sizeof(*s->links), f->done);
+		int64_t link = manifest_find_in(s->links, s->n_links, sizeof(*s->links), f->done);
 		if (link >= 0) {
 			f->done[at] = 0;
 			return take_link(f, s->links[link].target, behind);
 		}
-		bool dir = find(s->dirs, s->n_dirs, sizeof(*s->dirs), f->done) >= 0;
+		bool dir = manifest_find_in(s->dirs, s->n_dirs, sizeof(*s->dirs), f->done) >= 0;
 		/* A path ends at a file, without even a slash after it. */
-		if (!dir && (*behind || find(s->files, s->n, sizeof(*s->files), f->done) < 0))
+		if (!dir && (*behind ||
+			     manifest_find_in(s->files, s->n, sizeof(*s->files), f->done) < 0))
 			return WAY_NOWHERE;
 	}
 	memmove(f->rest, behind, strlen(behind) + 1);

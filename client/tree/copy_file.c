@@ -12,7 +12,6 @@
 #include "client/tree/copy_file.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "client/tree/copy.h"

@@ -7,7 +7,6 @@
 #include "client/tree/usage.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "client/tree/remove.h"

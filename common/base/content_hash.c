@@ -2,7 +2,6 @@
 #include "common/base/content_hash.h"
 
 #include <sodium.h>
-#include <string.h>
 
 _Static_assert(sizeof(crypto_generichash_state) <= sizeof(struct content_hash), "the state fits");
 

@@ -90,7 +90,7 @@ int kv_scan(struct kv *kv, struct kv_snapshot *snap, const struct kv_range *rang
 int kv_checkpoint(struct kv *kv, const char *path) CHECK_RESULT;
 
 struct kv_stats {
-	uint64_t commits, syncs, batch_ops, batch_bytes, gets, get_misses, scans;
+	uint64_t commits, syncs, gets, get_misses, scans;
 	uint64_t mem_bytes; /* block cache and write buffers in use */
 	uint64_t cache_bytes, buffer_bytes; /* parts of mem_bytes */
 	uint64_t disk_free, disk_size; /* of the file system; UINT64_MAX: unknown */
@@ -102,7 +102,6 @@ struct kv_ops {
 	void (*close)(struct kv *kv);
 	int (*get)(struct kv *kv, const void *key, size_t key_len, bool may_wait,
 		   struct kv_value *ret_value);
-	void (*value_fini)(struct kv_value *v);
 	int (*commit)(struct kv *kv, struct kv_batch *b, bool sync);
 	int (*snapshot_take)(struct kv *kv, struct kv_snapshot **ret_snap);
 	void (*snapshot_drop)(struct kv *kv, struct kv_snapshot *snap);

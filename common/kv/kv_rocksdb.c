@@ -447,8 +447,6 @@ static int rocks_commit(struct kv *kv, struct kv_batch *b, bool sync)
 {
 	struct kv_rocksdb *k = self(kv);
 	k->stats.commits++;
-	k->stats.batch_ops += kv_batch_count(b);
-	k->stats.batch_bytes += kv_batch_bytes(b);
 	return kv_committer_commit(k->committer, b, sync);
 }
 
@@ -670,7 +668,6 @@ static void rocks_stats(struct kv *kv, struct kv_stats *ret_stats)
 static const struct kv_ops rocks_ops = {
 	.close = rocks_close,
 	.get = rocks_get,
-	.value_fini = kv_rocksdb_value_fini,
 	.commit = rocks_commit,
 	.snapshot_take = rocks_snapshot_take,
 	.snapshot_drop = rocks_snapshot_drop,

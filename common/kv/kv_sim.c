@@ -389,8 +389,6 @@ static int sim_commit(struct kv *kv, struct kv_batch *b, bool sync)
 	struct request r = {.batch = b, .sync = sync};
 	latch_init(&r.done, 1);
 	k->stats.commits++;
-	k->stats.batch_ops += kv_batch_count(b);
-	k->stats.batch_bytes += kv_batch_bytes(b);
 	*k->last = &r;
 	k->last = &r.next;
 	if (!k->busy) {
@@ -552,7 +550,6 @@ static void sim_close(struct kv *kv)
 static const struct kv_ops sim_kv_ops = {
 	.close = sim_close,
 	.get = sim_get,
-	.value_fini = kv_value_fini,
 	.commit = sim_commit,
 	.snapshot_take = sim_snapshot_take,
 	.snapshot_drop = sim_snapshot_drop,

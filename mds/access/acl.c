@@ -27,15 +27,6 @@ enum acl_which acl_which(struct bytes name)
 	return ACL_NONE;
 }
 
-static uint32_t get_le(const uint8_t *p, int n)
-{
-	uint32_t v = 0;
-
-	for (int i = n - 1; i >= 0; i--)
-		v = v << 8 | p[i];
-	return v;
-}
-
 /* ---- from programs ---- */
 
 struct parse {
@@ -70,7 +61,7 @@ static int take_base(struct parse *p, uint32_t tag, uint32_t perm)
 
 static int take_entry(struct parse *p, const uint8_t *e, uint8_t *buf, uint32_t *len)
 {
-	uint32_t tag = get_le(e, 2), perm = get_le(e + 2, 2), id = get_le(e + 4, 4);
+	uint32_t tag = acl_get_le(e, 2), perm = acl_get_le(e + 2, 2), id = acl_get_le(e + 4, 4);
 	struct acl_entry named = {tag == TAG_USER ? ACL_USER : ACL_GROUP, perm, id};
 
 	if (perm > 7)
@@ -104,7 +95,7 @@ int acl_from_xattr(struct bytes value, uint8_t buf[ACL_LEN_MAX], uint32_t *ret_l
 		return -LE_2BIG;
 	if (value.len < HEAD_LEN || (value.len - HEAD_LEN) % ENTRY_LEN != 0)
 		return -LE_INVAL;
-	if (get_le(p, 4) != XATTR_VERSION)
+	if (acl_get_le(p, 4) != XATTR_VERSION)
 		return -LE_NOTSUP;
 	if (value.len == HEAD_LEN)
 		return 0;

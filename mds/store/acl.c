@@ -14,7 +14,7 @@ struct acl {
 	uint8_t data[];
 };
 
-static uint32_t get_le(const uint8_t *p, int n)
+uint32_t acl_get_le(const uint8_t *p, int n)
 {
 	uint32_t v = 0;
 
@@ -33,13 +33,13 @@ struct acl_entry acl_named(struct bytes acl, uint32_t i)
 {
 	const uint8_t *p = (const uint8_t *)acl.data + ACL_HEAD_LEN + (size_t)i * ACL_ENTRY_LEN;
 
-	return (struct acl_entry){(enum acl_kind)(p[0] >> 3), p[0] & 7u, get_le(p + 1, 4)};
+	return (struct acl_entry){(enum acl_kind)(p[0] >> 3), p[0] & 7u, acl_get_le(p + 1, 4)};
 }
 
 struct acl_base acl_base(struct bytes acl)
 {
 	const uint8_t *p = acl.data;
-	uint32_t bits = get_le(p + 1, 2);
+	uint32_t bits = acl_get_le(p + 1, 2);
 
 	return (struct acl_base){
 		.has_mask = (p[0] & FLAG_MASK) != 0,

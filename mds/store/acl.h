@@ -44,6 +44,8 @@ struct acl_base {
 
 struct store;
 
+/* Returns a little-endian number of n bytes. */
+uint32_t acl_get_le(const uint8_t *p, int n);
 /* These three need bytes that acl_check has accepted. */
 static inline uint32_t acl_n_named(struct bytes acl)
 {

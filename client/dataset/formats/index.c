@@ -277,17 +277,6 @@ void index_add_sample(struct index_builder *b, const char *key, size_t key_len, 
 	x->n_samples++;
 }
 
-void index_drop_sample(struct index_builder *b)
-{
-	struct sample_index *x = &b->x;
-	if (b->error || x->n_samples == 0)
-		return;
-	x->n_samples--;
-	uint64_t first = x->samples[x->n_samples].first;
-	while (x->n_members > first)
-		b->last[x->members[--x->n_members].field] = 0;
-}
-
 bool index_has_member(const struct index_builder *b, const char *field, size_t field_len)
 {
 	const struct sample_index *x = &b->x;

@@ -156,8 +156,6 @@ void index_member_deflated(struct index_builder *b, uint64_t raw);
 /* Sets the type of a field. Two different types make none. */
 void index_field_type(struct index_builder *b, const char *field, size_t field_len,
 		      const char *type);
-/* Removes the sample that was added last, with its members. */
-void index_drop_sample(struct index_builder *b);
 /* Records n files or members that belong to no sample. A second call with the same reason and
  * kind adds to n and bytes. */
 struct index_left_out {

@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "client/layout/block_sums.h"
 #include "client/loader/batch/batch.h"

@@ -4,7 +4,6 @@
  * ONNX Runtime and others. The structs are those of dlpack.h (unversioned, unchanged since DLPack
  * 0.2), declared here so that the build does not need it.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

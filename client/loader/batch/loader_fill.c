@@ -3,9 +3,7 @@
 #include "client/loader/batch/loader_fill.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "client/leat_impl.h"
 #include "client/loader/batch/batch_plan.h"

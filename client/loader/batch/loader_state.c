@@ -3,7 +3,6 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "client/loader/batch/loader.h"
 #include "client/loader/batch/loader_fill.h"

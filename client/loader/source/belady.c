@@ -121,13 +121,6 @@ void belady_remove(struct belady *b, struct belady_entry *e)
 
 /* ---- space ---- */
 
-static void evict(struct belady *b, struct list *ret_gone)
-{
-	struct belady_entry *e = b->heap[0];
-	belady_remove(b, e);
-	list_push(ret_gone, &e->link);
-}
-
 static bool grow(struct belady *b)
 {
 	/* Also reserves space for entries that are not ready yet. */
@@ -151,7 +144,9 @@ struct belady_entry *belady_add(struct belady *b, const struct belady_key *k, ui
 	while (b->used + cost > b->limit) {
 		if (b->n == 0 || b->heap[0]->next <= next)
 			return NULL;
-		evict(b, ret_gone);
+		struct belady_entry *out = b->heap[0];
+		belady_remove(b, out);
+		list_push(ret_gone, &out->link);
 	}
 	struct belady_entry *e = calloc(1, sizeof(*e));
 	if (!e)
@@ -162,11 +157,4 @@ struct belady_entry *belady_add(struct belady *b, const struct belady_key *k, ui
 	hmap_insert(&b->map, &e->node, hash(k));
 	b->used += cost;
 	return e;
-}
-
-void belady_shrink(struct belady *b, uint64_t limit, struct list *ret_gone)
-{
-	b->limit = limit;
-	while (b->used > limit && b->n)
-		evict(b, ret_gone);
 }

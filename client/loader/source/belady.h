@@ -59,7 +59,5 @@ void belady_ready(struct belady *b, struct belady_entry *e);
 void belady_move(struct belady *b, struct belady_entry *e, uint64_t next);
 /* Removes an entry; the caller frees it. */
 void belady_remove(struct belady *b, struct belady_entry *e);
-/* Sets the limit, and moves entries to ret_gone until the others fit. */
-void belady_shrink(struct belady *b, uint64_t limit, struct list *ret_gone);
 
 #endif

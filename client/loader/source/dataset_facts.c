@@ -26,11 +26,6 @@ bool dataset_is_verified(const struct leat_dataset *ds)
 	return ds->n_parts || ds->m || ds->vol->origin == ORIGIN_SERVER;
 }
 
-struct uuid dataset_cluster(const struct leat_dataset *ds)
-{
-	return ds->io.fs ? ll_cluster(ds->io.fs->client) : (struct uuid){{0}};
-}
-
 bool dataset_is_remote(const struct leat_dataset *ds)
 {
 	for (uint32_t i = 0; i < ds->n_parts; i++) {

@@ -5,8 +5,6 @@
 
 #include "client/loader/source/dataset.h"
 
-/* Returns the cluster that the files are in; zero if they are only on this machine. */
-struct uuid dataset_cluster(const struct leat_dataset *ds);
 /* True if some of the data comes from servers. */
 bool dataset_is_remote(const struct leat_dataset *ds);
 /* True if every byte that is delivered is compared with the checksum from when it was written. */

@@ -2,7 +2,6 @@
 /* From the string that the user passes to an index and a volume to read from. */
 #include "client/loader/source/dataset_resolve.h"
 
-#include <fcntl.h>
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -216,7 +215,7 @@ static bool is_its_id(const struct leat_dataset *ds, const char *what)
  * same content everywhere. */
 static bool is_of_here(const struct leat_dataset *ds, const char *what)
 {
-	struct uuid here = dataset_cluster(ds);
+	struct uuid here = io_cluster(&ds->io);
 	const struct uuid *there = &ds->m->cluster;
 	if (uuid_equal(there, &here))
 		return true;
@@ -421,7 +420,7 @@ static const char *split_file(struct leat_dataset *ds, const char *what)
 /* Inode numbers identify files only within one cluster. */
 static uint64_t content_of_cluster(const struct leat_dataset *ds)
 {
-	struct uuid cluster = dataset_cluster(ds);
+	struct uuid cluster = io_cluster(&ds->io);
 	uint64_t word[2];
 	memcpy(word, cluster.b, sizeof(word));
 	return order_fold(word[0], word[1]);

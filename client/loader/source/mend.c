@@ -102,7 +102,7 @@ static bool read_peers(struct mend *x, const struct mend_range *r, uint8_t *to)
 /* Returns the volume of the copy's source; NULL: the data set is not connected to that cluster. */
 static struct vol *source_of(const struct leat_dataset *ds, const struct leat_dataset *via)
 {
-	const struct uuid here = dataset_cluster(ds);
+	const struct uuid here = io_cluster(&ds->io);
 	if (uuid_is_zero(&ds->m->cluster))
 		return via->io.local;
 	return uuid_equal(&ds->m->cluster, &here) ? via->io.remote : NULL;

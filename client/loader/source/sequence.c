@@ -3,7 +3,6 @@
 #include "client/loader/source/sequence.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/base/assert.h"
 

@@ -183,12 +183,6 @@ static int text_of(struct rpc_req *r, struct bytes b, uint32_t max, const char *
 	return 0;
 }
 
-static bool is_id(const char *text)
-{
-	return strlen(text) == MANIFEST_ID_SIZE - 1 &&
-	       strspn(text, "0123456789abcdef") == MANIFEST_ID_SIZE - 1;
-}
-
 static int op_peer_chunk(struct rpc_req *r, const void *vin, void *vout)
 {
 	const struct peer_chunk_req *in = vin;
@@ -209,7 +203,7 @@ static int op_peer_chunk(struct rpc_req *r, const void *vin, void *vout)
 	*answer = (struct swarm_answer){0};
 	TRY(text_of(r, in->id, MANIFEST_ID_SIZE, &q.id));
 	TRY(text_of(r, in->from, PEER_ADDR_SIZE, &q.from));
-	if (q.off > MANIFEST_CHUNK || q.len > MANIFEST_CHUNK - q.off || !is_id(q.id))
+	if (q.off > MANIFEST_CHUNK || q.len > MANIFEST_CHUNK - q.off || !manifest_is_id(q.id))
 		return -LE_INVAL;
 	int rc = find_chunk(a, &q, &s, answer);
 	if (rc < 0) {
@@ -377,7 +371,7 @@ static int op_peer_damaged(struct rpc_req *r, const void *vin, void *vout)
 	(void)vout;
 	TRY(agent_admit(r->arg, r->peer, PEER_READS_LESS));
 	TRY(text_of(r, in->id, MANIFEST_ID_SIZE, &id));
-	return is_id(id) ? agent_damaged(r->arg, r->peer->addr, id, in->chunk) : -LE_INVAL;
+	return manifest_is_id(id) ? agent_damaged(r->arg, r->peer->addr, id, in->chunk) : -LE_INVAL;
 }
 
 const struct rpc_handler agent_handlers[] = {

@@ -23,16 +23,11 @@ static void on_sums(void *arg, uint64_t bytes)
 	stage_report(job, "checksum", bytes, job->r->bytes, 0);
 }
 
-static struct uuid cluster_of(const struct stage_job *job)
-{
-	return job->io.fs ? ll_cluster(job->io.fs->client) : (struct uuid){{0}};
-}
-
 /* Paths and inode numbers of another cluster denote other files here. */
 static int refuse_foreign(struct stage_job *job, const char *dir)
 {
 	char theirs[UUID_TEXT_SIZE], ours[UUID_TEXT_SIZE] = "no cluster";
-	struct uuid here = cluster_of(job);
+	struct uuid here = io_cluster(&job->io);
 	if (uuid_is_zero(&job->m->cluster) || uuid_equal(&job->m->cluster, &here))
 		return 0;
 	uuid_format(&job->m->cluster, theirs);
@@ -144,7 +139,7 @@ static void take_inodes(struct stage_job *job, const struct scan *s)
 	}
 	/* An earlier run may have staged another directory with the same content. */
 	snprintf(job->m->source, sizeof(job->m->source), "%s", job->o.source);
-	job->m->cluster = cluster_of(job);
+	job->m->cluster = io_cluster(&job->io);
 	job->said_by = job->io.fs ? job->io.fs->cred.uid : 0;
 }
 

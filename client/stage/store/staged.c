@@ -103,16 +103,10 @@ struct look {
 	int rc;
 };
 
-static bool is_id(const char *name)
-{
-	return strlen(name) == MANIFEST_ID_SIZE - 1 &&
-	       strspn(name, "0123456789abcdef") == MANIFEST_ID_SIZE - 1;
-}
-
 static int add_found(struct look *l, int dirfd, const char *name)
 {
 	struct stat st;
-	if (!is_id(name) || fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+	if (!manifest_is_id(name) || fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return 0;
 	if (l->n == STAGED_COPIES_MAX) {
 		l->too_many = true;

@@ -180,7 +180,6 @@ static void test_any_number_of_fields(void **state)
 	}
 	memset(name, 'n', sizeof(name));
 	index_add_member(b, name, sizeof(name), 0, 1);
-	index_drop_sample(b);
 	index_add_sample(b, "k", 1, -1);
 	assert_false(index_has_member(b, "field 0", 7));
 	index_add_member(b, "field 0", 7, 0, 1);
@@ -353,9 +352,6 @@ static struct sample_index *some_index(void)
 	index_add_sample(b, "k0", 2, -1);
 	index_add_member(b, "png", 3, 10, 20);
 	index_add_member(b, "cls", 3, 40, 1);
-	index_add_sample(b, "gone", 4, -1);
-	index_add_member(b, "png", 3, 10, 20);
-	index_drop_sample(b);
 	index_add_file(b, "empty", 0);
 	index_add_file(b, "z", 100);
 	for (int c = 0; c < 4; c++)
