@@ -121,7 +121,7 @@ static int redo(struct op *op, const struct op_desc *d, struct replay_slot *row,
 	    d->op == OP_mds_close)
 		rc = open_state_redo(op, d->op, in, out);
 	row->redoing = false;
-	if (rc < 0 && row->seq == op->seq)
+	if (rc < 0 && row->seqs.last == op->seq)
 		row->from_store = true;
 	return rc;
 }
@@ -172,13 +172,12 @@ static void give_leases(struct op *op, const struct op_desc *d, void *out)
 
 static int run_mutation(struct op *op, const struct op_desc *d, const void *in, void *out)
 {
-	enum replay_verdict verdict;
+	int rc = replay_begin(op->session, op->slot, op->seq, op->cancelled);
 	struct replay_slot *row;
-	int rc;
 
-	TRY(replay_begin(op->session, op->slot, op->seq, op->cancelled, &verdict));
-	if (verdict == REPLAY_ANSWER)
+	if (rc == REPLAY_ANSWER)
 		return answer_again(op, d, in, out);
+	TRY(rc);
 	row = &op->session->slots[op->slot];
 	op->final = d->kind == OP_TXN;
 	rc = op->cancelled ? -LE_CANCELED : op_alive(op);

@@ -25,13 +25,12 @@ static void intent_session(struct mds *m, struct intent *in)
 	struct session *se = session_find(&m->sessions, in->rec.session);
 	struct replay_slot *row;
 
-	if (se == NULL || in->rec.slot >= se->n_slots || in->rec.seq <= se->slots[in->rec.slot].seq)
+	if (se == NULL || in->rec.slot >= se->n_slots)
 		return;
 	row = &se->slots[in->rec.slot];
-	if (row->running || msg_find(in->rec.op) == NULL)
+	if (in->rec.seq <= row->seqs.last || row->seqs.running != 0 || msg_find(in->rec.op) == NULL)
 		return;
-	row->running = true; /* a repeated request waits for this fiber */
-	row->run_seq = in->rec.seq;
+	replay_seq_begin(&row->seqs, in->rec.seq); /* a repeated request waits for this fiber */
 	session_ref(se);
 	in->session = se;
 }

@@ -7,10 +7,10 @@
 #include "common/base/planted_bug.h"
 #include "mds/session/session.h"
 
-int replay_begin(struct session *se, uint32_t slot, uint64_t seq, bool cancelled,
-		 enum replay_verdict *ret_verdict)
+int replay_begin(struct session *se, uint32_t slot, uint64_t seq, bool cancelled)
 {
 	struct replay_slot *row;
+	int rc;
 
 	if (slot >= se->n_slots || seq == 0)
 		return -LE_INVAL;
@@ -18,39 +18,29 @@ int replay_begin(struct session *se, uint32_t slot, uint64_t seq, bool cancelled
 	for (;;) {
 		if (se->ended)
 			return -LE_SESSION_GONE;
-		if (PLANTED_BUG(MDS_NO_DEDUPE) && !row->running)
+		if (PLANTED_BUG(MDS_NO_DEDUPE) && row->seqs.running == 0)
 			break;
-		if (seq < row->seq || (row->running && seq < row->run_seq))
-			return -LE_STALE_SEQ;
-		if (seq == row->seq) {
-			*ret_verdict = REPLAY_ANSWER;
-			return 0;
-		}
-		if (!row->running)
-			break;
+		rc = replay_seq_check(&row->seqs, seq);
+		if (rc < 0 || rc == REPLAY_ANSWER)
+			return rc;
 		if (cancelled)
 			row->cancelled_seq = seq;
-		/* The running request has this number, or an earlier one that the client has
-		 * abandoned. The deadline bounds the wait: a request that the client has
-		 * abandoned too must not be executed after it. */
-		TRY(waitq_wait(&row->done, fiber_deadline()));
+		if (rc == REPLAY_EXECUTE)
+			break;
+		TRY(replay_seq_wait(&row->seqs));
 	}
-	row->running = true;
-	if (cancelled)
-		row->cancelled_seq = seq;
-	row->run_seq = seq;
+	replay_seq_begin(&row->seqs, seq);
 	/* Cleared here and not in replay_end: a takeover while the operation runs sets it, and
 	 * that must not be undone. */
 	row->from_store = false;
-	*ret_verdict = REPLAY_EXECUTE;
-	return 0;
+	return REPLAY_EXECUTE;
 }
 
 bool replay_cancelled(const struct session *se, uint32_t slot, uint64_t seq)
 {
 	const struct replay_slot *row = slot < se->n_slots ? &se->slots[slot] : NULL;
 
-	return row != NULL && row->running && row->run_seq == seq && row->cancelled_seq == seq;
+	return row != NULL && seq != 0 && row->seqs.running == seq && row->cancelled_seq == seq;
 }
 
 int replay_encode(struct replay_slot *row, const struct msg_desc *desc, const void *rep)
@@ -93,7 +83,8 @@ static void put_row(struct store *s, const struct session *se, uint32_t slot,
 void replay_put(struct store *s, const struct session *se, uint32_t slot)
 {
 	const struct replay_slot *row = &se->slots[slot];
-	struct replay_rec rec = {row->run_seq, row->op, 0, bytes_of(row->reply, row->reply_len)};
+	struct replay_rec rec = {row->seqs.running, row->op, 0,
+				 bytes_of(row->reply, row->reply_len)};
 
 	put_row(s, se, slot, &rec);
 }
@@ -103,31 +94,30 @@ void replay_put_truncation(struct store *s, struct session *se, uint32_t slot, s
 {
 	struct replay_slot *row = &se->slots[slot];
 	uint8_t id[8];
-	struct replay_rec rec = {row->run_seq, 0, 0, bytes_of(id, sizeof(id))};
+	struct replay_rec rec = {row->seqs.running, 0, 0, bytes_of(id, sizeof(id))};
 
 	put_be(id, ino.v, sizeof(id));
 	put_row(s, se, slot, &rec);
-	row->truncate_seq = row->run_seq;
+	row->truncate_seq = row->seqs.running;
 	row->cut = ino;
 }
 
 struct ino replay_has_truncation(const struct replay_slot *row)
 {
-	return row->running && row->truncate_seq == row->run_seq ? row->cut : (struct ino){0};
+	bool has = row->seqs.running != 0 && row->truncate_seq == row->seqs.running;
+
+	return has ? row->cut : (struct ino){0};
 }
 
 void replay_end(struct replay_slot *row, uint16_t op, int status, bool keep)
 {
-	ASSERT(row->running);
-	row->running = false;
 	if (keep) {
-		row->seq = row->run_seq;
 		row->op = op;
 		row->status = status;
 		if (status < 0)
 			row->reply_len = 0;
 	}
-	waitq_wake_all(&row->done);
+	replay_seq_end(&row->seqs, keep);
 }
 
 int replay_answer(const struct replay_slot *row, const struct msg_desc *desc, void *buf, void *rep)
@@ -149,7 +139,7 @@ static int load_truncation(struct replay_slot *row, const struct replay_rec *rec
 {
 	if (rec->reply.len != 8 || rec->seq == 0)
 		return -LE_CORRUPT_STORE;
-	row->seq = rec->seq - 1;
+	row->seqs.last = rec->seq - 1;
 	row->truncate_seq = rec->seq;
 	row->cut = (struct ino){get_be(rec->reply.data, 8)};
 	return 0;
@@ -173,7 +163,7 @@ int replay_load_row(struct session *se, uint32_t slot, const void *value, size_t
 		return -LE_NOMEM;
 	memcpy(row->reply, rec.reply.data, rec.reply.len);
 	row->reply_len = row->reply_cap = (uint16_t)rec.reply.len;
-	row->seq = rec.seq;
+	row->seqs.last = rec.seq;
 	row->op = rec.op;
 	row->status = rec.status;
 	row->from_store = true;

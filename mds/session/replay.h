@@ -15,7 +15,7 @@
 #define LEAT_MDS_SESSION_REPLAY_H
 
 #include "common/proto/messages.h"
-#include "common/rt/fiber.h"
+#include "common/rpc/replay_seq.h"
 #include "mds/store/txn.h"
 
 struct session;
@@ -23,7 +23,7 @@ struct session;
 #define REPLAY_REPLY_MAX 1024u /* longest encoded reply of a mutation */
 
 struct replay_slot {
-	uint64_t seq, run_seq;  /* of the last reply; of the running operation */
+	struct replay_seq seqs;
 	uint64_t truncate_seq;  /* this operation has truncated `cut`, which it is to open */
 	uint64_t cancelled_seq; /* cancelled by the client */
 	struct ino cut;
@@ -31,24 +31,16 @@ struct replay_slot {
 	uint16_t reply_len, reply_cap;
 	uint16_t op;
 	int32_t status;
-	bool running;
 	bool redoing;    /* the open or close of its reply is being counted again */
 	bool from_store; /* the reply was given before a restart or a takeover */
-	struct waitq done;
 };
 
-enum replay_verdict {
-	REPLAY_EXECUTE,
-	REPLAY_ANSWER
-};
-/* Decides whether the request (slot, seq) is executed. REPLAY_EXECUTE: the request is marked as
- * running, and replay_end must follow. REPLAY_ANSWER: the row has the reply. cancelled: the
- * client cancels the request, which is noted for the operation that runs or waits under that
- * number (replay_cancelled). Returns 0, -LE_STALE_SEQ, -LE_INVAL (no such slot),
- * -LE_SESSION_GONE, or -LE_TIMEDOUT if the first request under that number is not done in time.
- * Yields. */
-int replay_begin(struct session *se, uint32_t slot, uint64_t seq, bool cancelled,
-		 enum replay_verdict *ret_verdict) CHECK_RESULT;
+/* Decides whether the request (slot, seq) is executed. cancelled: the client cancels the request,
+ * which is noted for the operation that runs or waits under that number (replay_cancelled). Returns
+ * REPLAY_EXECUTE (the request is marked as running, and replay_end must follow), REPLAY_ANSWER (the
+ * row has the reply), -LE_STALE_SEQ, -LE_INVAL (no such slot), -LE_SESSION_GONE, or -LE_TIMEDOUT if
+ * the first request under that number is not done in time. Yields. */
+int replay_begin(struct session *se, uint32_t slot, uint64_t seq, bool cancelled) CHECK_RESULT;
 /* True if the client has cancelled the operation that runs under that number. Does not yield. */
 bool replay_cancelled(const struct session *se, uint32_t slot, uint64_t seq);
 /* Encodes the reply into the row. rep NULL: an empty reply. Returns 0, or an error if the reply is

@@ -52,7 +52,7 @@ static struct session *session_alloc(uint64_t id, const struct uuid *client, str
 		return NULL;
 	}
 	for (uint32_t i = 0; i < slots; i++)
-		waitq_init(&se->slots[i].done);
+		replay_seq_init(&se->slots[i].seqs);
 	se->id = id;
 	se->client = *client;
 	se->n_slots = slots;
@@ -161,7 +161,7 @@ int session_remove(struct sessions *ss, struct session *se)
 	txn_delete_prefix(s, key_of('R', se->id));
 	se->ended = true; /* none of its operations joins a later batch */
 	for (uint32_t i = 0; i < se->n_slots; i++)
-		waitq_wake_all(&se->slots[i].done);
+		waitq_wake_all(&se->slots[i].seqs.done);
 	TRY(store_wait(s, txn_end(s)));
 	hmap_remove(&ss->by_id, &se->by_id);
 	hmap_remove(&ss->by_client, &se->by_client);

@@ -56,7 +56,7 @@ static struct replay_ent *add(struct replay *r, const struct replay_key *k)
 	if (!e)
 		return NULL;
 	e->key = *k;
-	waitq_init(&e->q);
+	replay_seq_init(&e->seqs);
 	hmap_insert(&r->map, &e->node, key_hash(k));
 	return e;
 }
@@ -101,14 +101,14 @@ static uint64_t step_of(const void *reply, uint32_t len)
 /* True if the row is newer than the reply in the entry. */
 static bool is_news(const struct replay_ent *e, const struct replay_row *row)
 {
-	if (row->seq != e->seq || !is_lane(&e->key))
-		return row->seq > e->seq;
+	if (row->seq != e->seqs.last || !is_lane(&e->key))
+		return row->seq > e->seqs.last;
 	return step_of(row->reply.data, row->reply.len) > step_of(e->reply, e->reply_len);
 }
 
 static void set(struct replay_ent *e, const struct replay_row *row)
 {
-	e->seq = row->seq;
+	e->seqs.last = row->seq;
 	e->op = row->op;
 	e->reply_len = (uint16_t)row->reply.len;
 	if (row->reply.len)
@@ -155,8 +155,8 @@ int replay_import(struct replay *r, const struct replay_key *key, const struct r
 		e = add(r, key);
 	if (!e)
 		return -LE_NOMEM;
-	if (e->unconfirmed ? e->running_seq == row->seq
-		       : e->running_seq >= row->seq || !is_news(e, row)) {
+	if (e->unconfirmed ? e->seqs.running == row->seq
+		       : e->seqs.running >= row->seq || !is_news(e, row)) {
 		e->unconfirmed = false;
 		return 0;
 	}
@@ -194,7 +194,7 @@ void replay_forget_unconfirmed(struct replay *r, uint32_t chain, struct kv_batch
 		if (e->key.chain != chain || !e->unconfirmed)
 			continue;
 		e->unconfirmed = false;
-		e->seq = 0;
+		e->seqs.last = 0;
 		forget(e, b);
 	}
 }
@@ -208,12 +208,12 @@ void replay_keep(struct replay *r, const struct replay_key *key, const struct re
 		put_row(key, row, b);
 }
 
-/* Returns the entry when no request up to seq runs. */
+/* Waits until no request up to seq runs. Returns REPLAY_EXECUTE or REPLAY_ANSWER, or an error. */
 static int await(struct replay *r, const struct replay_key *key, uint64_t seq,
 		 struct replay_ent **ret_ent)
 {
 	struct replay_ent *e = find(r, key);
-	int rc = 0;
+	int rc;
 
 	if (!e) {
 		if (r->map.n >= r->max)
@@ -223,20 +223,23 @@ static int await(struct replay *r, const struct replay_key *key, uint64_t seq,
 			return -LE_NOMEM;
 	}
 	e->users++;
-	while (e->running_seq && seq >= e->running_seq && rc == 0)
-		rc = waitq_wait(&e->q, fiber_deadline());
+	do
+		rc = replay_seq_check(&e->seqs, seq);
+	while (rc == REPLAY_WAIT && (rc = replay_seq_wait(&e->seqs)) == 0);
 	e->users--;
+	if (PLANTED_BUG(OSS_NO_DEDUPE) && e->seqs.running == 0)
+		rc = REPLAY_EXECUTE;
 	TRY(rc);
 	e->last_us = loop_now_us();
 	*ret_ent = e;
-	return 0;
+	return rc;
 }
 
 static void run_begin(struct replay_ent *e, uint64_t seq, uint16_t op)
 {
 	e->users++;
 	e->run++;
-	e->running_seq = seq;
+	replay_seq_begin(&e->seqs, seq);
 	e->next_op = op;
 	e->next_len = 0;
 }
@@ -245,20 +248,15 @@ int replay_begin(struct replay *r, const struct replay_key *key, uint64_t seq, u
 		 struct replay_ent **ret_ent)
 {
 	struct replay_ent *e;
+	int rc = await(r, key, seq, &e);
 
-	TRY(await(r, key, seq, &e));
-	if (PLANTED_BUG(OSS_NO_DEDUPE) && !e->running_seq)
-		goto execute;
-	if (seq < e->seq || (e->running_seq && seq < e->running_seq) ||
-	    (seq == e->seq && op != e->op))
+	TRY(rc);
+	if (rc == REPLAY_ANSWER && op != e->op)
 		return -LE_STALE_SEQ;
 	*ret_ent = e;
-	if (seq == e->seq)
-		return 1;
-execute:
-	*ret_ent = e;
-	run_begin(e, seq, op);
-	return 0;
+	if (rc == REPLAY_EXECUTE)
+		run_begin(e, seq, op);
+	return rc;
 }
 
 int replay_step_begin(struct replay *r, const struct replay_key *key, uint64_t seq, uint16_t op,
@@ -266,22 +264,22 @@ int replay_step_begin(struct replay *r, const struct replay_key *key, uint64_t s
 {
 	struct replay_key lane = *key;
 	struct replay_ent *e;
+	int rc;
 
 	ASSERT(key->slot < REPLAY_SLOTS);
 	lane.slot += (1 + replay_lane(idx)) * REPLAY_SLOTS;
-	TRY(await(r, &lane, seq, &e));
-	if (seq < e->seq || (e->running_seq && seq < e->running_seq))
-		return -LE_STALE_SEQ;
-	if (seq == e->seq && idx <= step_of(e->reply, e->reply_len))
-		return 1;
+	rc = await(r, &lane, seq, &e);
+	TRY(rc);
+	if (rc == REPLAY_ANSWER && idx <= step_of(e->reply, e->reply_len))
+		return REPLAY_ANSWER;
 	run_begin(e, seq, op);
 	*ret_step = (struct replay_step){e, e->run};
-	return 0;
+	return REPLAY_EXECUTE;
 }
 
 void replay_join(struct replay_ent *e, struct kv_batch *b, const void *reply, uint32_t len)
 {
-	struct replay_row row = {e->running_seq, 0, e->next_op, bytes_of(reply, len)};
+	struct replay_row row = {e->seqs.running, 0, e->next_op, bytes_of(reply, len)};
 
 	ASSERT(len <= REPLAY_REPLY_MAX);
 	if (len)
@@ -294,7 +292,7 @@ bool replay_is_past(struct replay *r, const struct replay_key *key, uint64_t seq
 {
 	const struct replay_ent *e = find(r, key);
 
-	return e && !e->unconfirmed && (e->seq > seq || e->running_seq > seq);
+	return e && !e->unconfirmed && (e->seqs.last > seq || e->seqs.running > seq);
 }
 
 int replay_apply(struct replay *r, const struct replay_key *key, uint64_t seq, uint16_t op,
@@ -308,7 +306,7 @@ int replay_apply(struct replay *r, const struct replay_key *key, uint64_t seq, u
 		return -LE_NOMEM;
 	e->last_us = loop_now_us();
 	e->run++;
-	e->running_seq = seq;
+	e->seqs.running = seq;
 	e->unconfirmed = false;
 	e->next_op = op;
 	e->next_len = 0;
@@ -319,13 +317,11 @@ int replay_apply(struct replay *r, const struct replay_key *key, uint64_t seq, u
 static void ended(struct replay_ent *e, bool durable)
 {
 	if (durable) {
-		e->seq = e->running_seq;
 		e->op = e->next_op;
 		e->reply_len = e->next_len;
 		memcpy(e->reply, e->next, e->next_len);
 	}
-	e->running_seq = 0;
-	waitq_wake_all(&e->q);
+	replay_seq_end(&e->seqs, durable);
 }
 
 void replay_end(struct replay_ent *e, uint64_t run, bool durable)
@@ -339,10 +335,10 @@ void replay_settle(struct replay_ent *e, uint64_t seq, bool committed)
 {
 	/* The reply may also have been imported from another member. A lane keeps its earlier
 	 * step. */
-	if (!committed && e->seq == seq &&
+	if (!committed && e->seqs.last == seq &&
 	    (!is_lane(&e->key) || step_of(e->reply, e->reply_len) >= step_of(e->next, e->next_len)))
-		e->seq = 0;
-	if (e->running_seq == seq)
+		e->seqs.last = 0;
+	if (e->seqs.running == seq)
 		ended(e, committed);
 }
 
@@ -352,8 +348,9 @@ void replay_take_back(struct replay *r, const struct replay_key *key, const stru
 	const struct replay_ent *e = is_lane(key) ? find(r, key) : NULL;
 	uint8_t buf[REPLAY_KEY_SIZE];
 
-	if (e && e->seq == row->seq && is_news(e, row)) {
-		struct replay_row before = {e->seq, 0, e->op, bytes_of(e->reply, e->reply_len)};
+	if (e && e->seqs.last == row->seq && is_news(e, row)) {
+		struct replay_row before = {e->seqs.last, 0, e->op,
+					    bytes_of(e->reply, e->reply_len)};
 
 		put_row(key, &before, b);
 		return;
@@ -372,7 +369,7 @@ static bool is_over(struct replay *r, const struct replay_ent *e)
 		return false;
 	parent.slot %= REPLAY_SLOTS;
 	p = find(r, &parent);
-	return p && !p->running_seq && p->seq >= e->seq;
+	return p && !p->seqs.running && p->seqs.last >= e->seqs.last;
 }
 
 uint32_t replay_expire(struct replay *r, struct kv_batch *b, uint64_t before_us, uint32_t max,
@@ -386,7 +383,7 @@ uint32_t replay_expire(struct replay *r, struct kv_batch *b, uint64_t before_us,
 		struct replay_ent *e = container_of(n, struct replay_ent, node);
 
 		n = hmap_next(&r->map, n);
-		if (e->running_seq || e->users || e->last_us >= before_us ||
+		if (e->seqs.running || e->users || e->last_us >= before_us ||
 		    (alive(arg, e->key.session) && !is_over(r, e)))
 			continue;
 		replay_key_encode(&e->key, key);

@@ -18,7 +18,7 @@
 #include "common/base/hmap.h"
 #include "common/kv/kv.h"
 #include "common/proto/wire.h"
-#include "common/rt/fiber.h"
+#include "common/rpc/replay_seq.h"
 #include "ossd/chunk/keys.h"
 
 #define REPLAY_REPLY_MAX 64u
@@ -35,13 +35,11 @@ struct replay_ent {
 	struct replay_key key;
 	uint16_t op;
 	uint16_t reply_len;
-	uint64_t seq;         /* the last request with a reply; 0: none yet */
-	uint64_t running_seq; /* the request that executes; 0: none */
+	struct replay_seq seqs;
 	uint64_t run;         /* counts executions begun; an earlier one may end later */
 	uint64_t last_us;     /* last use; 0: none since the start */
 	uint32_t users;       /* requests that wait or execute; the entry is not freed */
 	bool unconfirmed; /* the reply may be that of a change that was never committed */
-	struct waitq q;
 	uint8_t reply[REPLAY_REPLY_MAX];
 	/* reply of the running request, until it is durable */
 	uint16_t next_op, next_len;
@@ -60,18 +58,18 @@ void replay_fini(struct replay *r);
 int replay_load(struct replay *r, const void *key, size_t key_len, const void *value,
 		size_t len) CHECK_RESULT;
 
-/* Returns 0: execute the request as (*ret_ent)->run, then call replay_end. Returns 1: it was
- * executed, the reply is in (*ret_ent)->reply. Else -LE_STALE_SEQ, -LE_OVERLOAD or -LE_TIMEDOUT.
- * Yields while an earlier request of the slot runs. */
+/* Returns REPLAY_EXECUTE: execute the request as (*ret_ent)->run, then call replay_end. Returns
+ * REPLAY_ANSWER: the reply is in (*ret_ent)->reply. Else -LE_STALE_SEQ, -LE_OVERLOAD or
+ * -LE_TIMEDOUT. Yields while an earlier request of the slot runs. */
 int replay_begin(struct replay *r, const struct replay_key *key, uint64_t seq, uint16_t op,
 		 struct replay_ent **ret_ent) CHECK_RESULT;
 struct replay_step {
 	struct replay_ent *ent; /* NULL: no step has begun */
 	uint64_t run;
 };
-/* Begins the change of chunk idx by a request that replay_begin has begun under key. Returns 0:
- * *ret_step has begun, change the chunk. Returns 1: the chunk was changed already. Else like
- * replay_begin. Yields like replay_begin. */
+/* Begins the change of chunk idx by a request that replay_begin has begun under key. Returns
+ * REPLAY_EXECUTE: *ret_step has begun, change the chunk. Returns REPLAY_ANSWER: the chunk was
+ * changed already. Else like replay_begin. Yields like replay_begin. */
 int replay_step_begin(struct replay *r, const struct replay_key *key, uint64_t seq, uint16_t op,
 		      uint64_t idx, struct replay_step *ret_step) CHECK_RESULT;
 static inline uint32_t replay_lane(uint64_t idx)

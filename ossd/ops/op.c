@@ -212,7 +212,7 @@ static int mutate(struct mutation *m, struct replay_key *key,
 		return -LE_INVAL;
 	if (r->hdr.seq) {
 		rc = replay_begin(&m->t->store->replay, key, r->hdr.seq, r->hdr.op, &m->ent);
-		if (rc == 1)
+		if (rc == REPLAY_ANSWER)
 			return answer_again(m->r, m->ent, out);
 		TRY(rc);
 		run = m->ent->run;

@@ -207,7 +207,7 @@ static void join_lane(struct steps *st, struct version *v)
 		return;
 	v->session = e->key.session;
 	v->slot = e->key.slot;
-	v->seq = e->running_seq;
+	v->seq = e->seqs.running;
 	v->op = e->next_op;
 	v->answer_len = sizeof(idx);
 	memcpy(v->answer, idx, sizeof(idx));

@@ -238,7 +238,7 @@ static bool has_answer(const struct rrig *r, uint32_t node)
 	for (struct hmap_node *n = hmap_next(&all->map, NULL); n; n = hmap_next(&all->map, n)) {
 		const struct replay_ent *e = container_of(n, struct replay_ent, node);
 
-		if (e->key.chain == RRIG_CHAIN && e->key.session == 1 && e->seq == 1)
+		if (e->key.chain == RRIG_CHAIN && e->key.session == 1 && e->seqs.last == 1)
 			return true;
 	}
 	return false;

@@ -603,7 +603,7 @@ static void ends_late(struct rig *r, void *arg)
 	assert_int_equal(replay_apply(&s->replay, &key, 1, 0x202, &again), 0);
 	assert_ptr_equal(again, e);
 	replay_end(e, run, false);
-	assert_int_equal(e->running_seq, 1);
+	assert_int_equal(e->seqs.running, 1);
 	replay_join(e, group_commit_batch(&s->gc), "once", 4);
 	assert_int_equal(group_commit_wait(&s->gc, group_commit_join(&s->gc, NULL, false)), 0);
 	replay_settle(e, 1, true);
@@ -614,8 +614,8 @@ static void ends_late(struct rig *r, void *arg)
 	run = e->run;
 	assert_int_equal(replay_apply(&s->replay, &key, 3, 0x202, &e), 0);
 	replay_end(e, run, true);
-	assert_int_equal(e->seq, 1);
-	assert_int_equal(e->running_seq, 3);
+	assert_int_equal(e->seqs.last, 1);
+	assert_int_equal(e->seqs.running, 3);
 	replay_settle(e, 3, false);
 }
 
