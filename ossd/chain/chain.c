@@ -250,11 +250,8 @@ static int peer_client(struct chains *cs, uint32_t target, struct rpc_client **r
 {
 	struct chain_peer *p = peer_find(cs, target);
 
-	if (!p) {
-		if (cs->o.want_addrs)
-			cs->o.want_addrs(cs->o.arg);
+	if (!p)
 		return -LE_TARGET_DOWN;
-	}
 	if (!p->client) {
 		struct rpc_client_options o = {
 			.transport = cs->o.transport,

@@ -89,9 +89,6 @@ struct chains_options {
 	/* Slots with data for the next members: kept_max of requests, kept_merged_max of merged
 	 * blocks. */
 	uint32_t kept_max, kept_merged_max;
-	/* Called when addresses of peers are missing, to request them. Does not yield. */
-	void (*want_addrs)(void *arg);
-	void *arg;
 	uint64_t start_us; /* No earlier process has served since then. */
 };
 
