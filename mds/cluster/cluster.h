@@ -36,7 +36,9 @@ struct target {
 	uint32_t chain;        /* id of its chain of class 1 */
 	uint32_t chains_epoch; /* map epoch of the last change of a chain that it is or was a member
 				* of */
-	/* For failure_detector.c and membership.c: */
+	/* For failure_detector.c and membership.c. The bools are independent: the connection, the
+	 * process, the verdict and the stored states change at different times, and an operator may
+	 * give up a target in any of these. Its durable state is info.state. */
 	uint64_t peer;     /* connection of its last request, 0: none */
 	char from[96];     /* its remote address, as transports print it */
 	bool ended;        /* that connection has ended, */

@@ -33,6 +33,8 @@ struct session {
 	char addr[96];         /* of the last connection; "": none since the start */
 	uint64_t last_contact_us;
 	uint32_t refs;
+	/* The bools are independent: a session that its client closes, that a fiber probes or ends,
+	 * or whose client restarts may also have opens from before the restart of this server. */
 	bool ended;
 	bool ending;            /* a fiber is ending it (lease/holder.h) */
 	bool asked;             /* a fiber probes its client (lease/recall.h) */

@@ -48,6 +48,8 @@ struct version {
 	int status; /* ABORTED, DROPPED: the status for its request */
 	int behind; /* error of the members downstream, which do not have it; 0: none */
 	uint32_t refs;
+	/* The bools are no phases, which `state` has. Each notes what this member, a member
+	 * downstream or the head has done, and they do these things in any order. */
 	bool chunkless;       /* FORWARD_ANSWER: tx is used only as a member of the group commit */
 	bool durable;         /* at this member, even if it was aborted since */
 	bool accepted_behind; /* all members downstream hold it in memory */

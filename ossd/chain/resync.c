@@ -50,7 +50,7 @@ struct job {
 	struct resync *r;
 	struct chain *c;
 	uint32_t target, epoch;
-	int phase;
+	int phase; /* The bools are independent of it: other fibers set them at any time. */
 	bool cancel;   /* another epoch, or the end */
 	bool spoilt;   /* a version has not reached the member */
 	bool reported; /* the member may be SYNC on record: nothing is committed without it */

@@ -42,6 +42,8 @@ struct chunk_tx {
 	uint64_t session;      /* CHANGE_WRITE: the session that writes */
 	uint64_t group;
 	uint64_t version; /* of rec, or of the removal */
+	/* The bools are independent: what the change does (data, changes), whether it holds the
+	 * lock, which row it found (over, over_row, lost), and what the caller wants of join. */
 	bool data, locked, changes;
 	bool over;     /* begun by chunk_tx_begin_over, and the chunk has no readable record */
 	bool over_row; /* if over: the chunk has a row */

@@ -178,6 +178,8 @@ struct verbs_turn {
 };
 
 #define VERBS_LINK_MAGIC 0x5652424cu
+/* The bools are no phases: the connection manager, the peer, this side and the fibers that send
+ * each set their own, in any order. */
 struct verbs_link {
 	struct link base;
 	uint32_t magic;
