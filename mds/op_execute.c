@@ -6,6 +6,14 @@
 #include "mds/lease/recall.h"
 #include "mds/mds.h"
 
+static int section(struct op *op, int (*fn)(struct op *op, const void *in, void *out),
+		   const void *in, void *out)
+{
+	NO_YIELD();
+
+	return fn(op, in, out);
+}
+
 /* Runs the section until nothing is missing and no other session caches what it changes. */
 static int run_section(struct op *op, int (*fn)(struct op *op, const void *in, void *out),
 		       const void *in, void *out, int *ret_rc)
@@ -19,7 +27,7 @@ static int run_section(struct op *op, int (*fn)(struct op *op, const void *in, v
 			rc = op_alive(op);
 		if (rc < 0)
 			break;
-		*ret_rc = fn(op, in, out);
+		*ret_rc = section(op, fn, in, out);
 		if (*ret_rc != -LE_MISS && *ret_rc != -LE_LEASED)
 			break;
 		ASSERT(!s->wrote);

@@ -241,18 +241,18 @@ static void notify_map(struct mds *m)
 
 static void peer_closed(void *arg, struct rpc_peer *p)
 {
-	struct mds *m = arg;
+	struct mds *m = CAST_OBJ(arg, struct mds, MDS_MAGIC);
 
 	if (p->role == ROLE_OSSD)
 		failure_detector_peer_gone(&m->cluster, p->id);
 	if (p->user != NULL)
-		session_detach(p->user, p);
+		session_detach(session_of(p), p);
 	p->user = NULL;
 }
 
 static void request_served(void *arg, const struct rpc_req *r, int status, uint64_t us)
 {
-	struct mds *m = arg;
+	struct mds *m = CAST_OBJ(arg, struct mds, MDS_MAGIC);
 
 	(void)r;
 	metric_add(&m->metrics.requests, 1);
@@ -286,7 +286,7 @@ static int serve(struct mds *m)
 
 static void store_failed(void *arg, int status)
 {
-	struct mds *m = arg;
+	struct mds *m = CAST_OBJ(arg, struct mds, MDS_MAGIC);
 
 	if (m->failed != NULL)
 		m->failed(m->failed_arg, status);
@@ -333,7 +333,7 @@ static int new_incarnation(struct mds *m)
 
 static void target_changed(void *arg, struct target *t)
 {
-	oss_target_changed(&((struct mds *)arg)->oss, t);
+	oss_target_changed(&CAST_OBJ(arg, struct mds, MDS_MAGIC)->oss, t);
 }
 
 static int send_chains(void *arg, uint32_t target, struct bytes chains, struct bytes targets,
@@ -342,15 +342,15 @@ static int send_chains(void *arg, uint32_t target, struct bytes chains, struct b
 	struct oss_chain_set_req req = {chains, targets};
 	struct oss_chain_set_rep rep;
 
-	return oss_call_target(&((struct mds *)arg)->oss, target, OP_oss_chain_set, &req, &rep,
-			       deadline_us);
+	return oss_call_target(&CAST_OBJ(arg, struct mds, MDS_MAGIC)->oss, target,
+			       OP_oss_chain_set, &req, &rep, deadline_us);
 }
 
 /* Returns 0 if no process listens on the target's addresses: at least one of them can be used
  * from this server, and each of those refuses the connection. */
 static int probe_target(void *arg, const struct target *t)
 {
-	struct mds *m = arg;
+	struct mds *m = CAST_OBJ(arg, struct mds, MDS_MAGIC);
 	char addrs[1024], *save = NULL;
 	bool refused = false;
 

@@ -243,7 +243,7 @@ static int register_target(struct registration *g, struct rpc_client *c, uint16_
 
 static int connected(void *arg, struct rpc_client *c)
 {
-	struct registration *g = arg;
+	struct registration *g = CAST_OBJ(arg, struct registration, REGISTRATION_MAGIC);
 	int rc = register_target(g, c, RPC_CALL_SETUP);
 
 	/* Keep the connection if reconnecting immediately would not help. */
@@ -436,7 +436,7 @@ static void net_stats(struct registration *g)
 
 static void heartbeat_fiber(void *arg)
 {
-	struct registration *g = arg;
+	struct registration *g = CAST_OBJ(arg, struct registration, REGISTRATION_MAGIC);
 	struct target *t = g->t;
 
 	g->fiber = fiber_self();
@@ -473,7 +473,10 @@ int registration_start(struct registration *g, struct target *t,
 	};
 	int rc;
 
-	*g = (struct registration){.t = t, .server = o->server, .heartbeat_ms = t->p->heartbeat_ms};
+	*g = (struct registration){.magic = REGISTRATION_MAGIC,
+				   .t = t,
+				   .server = o->server,
+				   .heartbeat_ms = t->p->heartbeat_ms};
 	snprintf(g->addrs, sizeof(g->addrs), "%s", o->addrs);
 	snprintf(g->mds_addrs, sizeof(g->mds_addrs), "%s", o->mds_addrs);
 	g->transport = o->transport;

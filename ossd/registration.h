@@ -9,7 +9,9 @@
 
 #include "ossd/ops/op.h"
 
+#define REGISTRATION_MAGIC 0x52474953u
 struct registration {
+	uint32_t magic;
 	struct target *t;
 	struct rpc_client *client;
 	struct rpc_server *server;

@@ -157,7 +157,10 @@ static int open_chains(struct ossd *s, struct transport *t)
 
 static int synced(void *arg, uint32_t chain, uint32_t epoch, uint32_t target)
 {
-	return registration_synced(&((struct ossd *)arg)->reg, chain, epoch, target);
+	struct target *t = CAST_OBJ(arg, struct target, TARGET_MAGIC);
+
+	return registration_synced(&container_of(t, struct ossd, target)->reg, chain, epoch,
+				   target);
 }
 
 static int open_care(struct ossd *s, struct transport *t)
@@ -167,7 +170,7 @@ static int open_care(struct ossd *s, struct transport *t)
 				 .p = &s->p,
 				 .metrics = &s->metrics,
 				 .synced = synced,
-				 .arg = s};
+				 .arg = &s->target};
 
 	TRY(maintenance_start(&o, &s->target.maintenance));
 	return scrub_open(s->target.maintenance, &s->target.scrub);

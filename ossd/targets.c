@@ -48,7 +48,9 @@ struct target_run {
 	int rc;
 };
 
+#define TARGETS_MAGIC 0x54475453u
 struct targets {
+	uint32_t magic;
 	const struct targets_options *o;
 	struct target_run *runs;
 	uint32_t n;
@@ -267,7 +269,7 @@ static bool all_at(const struct targets *t, enum phase phase)
  * for long. */
 static bool all_turn(void *arg)
 {
-	const struct targets *t = arg;
+	const struct targets *t = CAST_OBJ(arg, const struct targets, TARGETS_MAGIC);
 	uint64_t now = loop_now_us(), patience = notify_watchdog_us() / 2;
 
 	for (uint32_t i = 1; patience > 0 && i < t->n; i++) {
@@ -430,7 +432,10 @@ static void run_free(struct target_run *r)
 
 int targets_run(const struct targets_options *o)
 {
-	struct targets t = {.o = o, .ready_file = o->ready_file, .n = count(o->params)};
+	struct targets t = {.magic = TARGETS_MAGIC,
+			    .o = o,
+			    .ready_file = o->ready_file,
+			    .n = count(o->params)};
 	int rc = 0;
 
 	if (t.n == 0 || t.n > TARGETS_MAX)

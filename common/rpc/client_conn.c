@@ -69,6 +69,7 @@ static void callback_main(void *arg)
 	callback_reply(cb, status);
 	body_put(cb->body);
 	free(cb);
+	ASSERT(cc->n_callbacks > 0);
 	cc->n_callbacks--;
 	conn_unref(&cc->conn);
 	client_leave(c);

@@ -186,8 +186,11 @@ static void finish(struct pending *p, int status)
 
 void conn_kill(struct conn *c, int why)
 {
+	NO_YIELD();
+
 	if (c->dead)
 		return;
+	ASSERT(c->n_exposed <= c->in_flight);
 	c->dead = true;
 	c->why = why;
 	timer_cancel(&c->watchdog);
@@ -283,6 +286,7 @@ void conn_net(struct conn *c, struct rpc_net *ret_net)
 
 static void slot_release(struct conn *c, uint32_t i)
 {
+	ASSERT(c->window[i].id != 0 && c->n_free < c->n_window);
 	c->window[i] = (struct window_slot){ 0 };
 	c->free_slots[c->n_free++] = (uint16_t)i;
 	turnq_wake(&c->space);
@@ -322,6 +326,7 @@ static int slot_acquire(struct conn *c, uint64_t deadline_us, uint32_t *ret_i)
 		return -LE_DISCONNECTED;
 	}
 	uint32_t i = c->free_slots[--c->n_free];
+	ASSERT(c->window[i].id == 0);
 	c->window[i].id = ++c->next_number << 16 | i;
 	*ret_i = i;
 	if (c->n_free > 0)
@@ -540,6 +545,7 @@ int conn_call(struct conn *c, struct rpc_call *call, enum frame_type type, uint6
 		else
 			body_put(p.body);
 	}
+	ASSERT(c->in_flight > 0 && c->n_exposed >= p.user_memory);
 	c->in_flight--;
 	c->n_exposed -= p.user_memory;
 	return rc;
@@ -592,6 +598,7 @@ void conn_accepted(struct conn *c, uint64_t id)
 	uint32_t i = id & 0xffff;
 	struct window_slot *s = i < c->n_window ? &c->window[i] : NULL;
 	struct pending *p = s != NULL && id != 0 && s->id == id ? s->pending : NULL;
+	NO_YIELD();
 
 	/* Ignore a frame that the network doubled or the reply overtook, or that comes after the
 	 * caller has given up. */

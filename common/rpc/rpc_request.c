@@ -250,6 +250,7 @@ static void request_end(struct request *q)
 
 	drop_bulk(q->pub.bulk, q->pub.n_bulk);
 	drop_bulk(q->pub.reply_bulk, q->pub.n_reply_bulk);
+	ASSERT(sc->n_running > 0 && s->n_requests >= sc->n_running);
 	list_remove(&q->link);
 	hmap_remove(&sc->by_id, &q->node);
 	/* The last request of an ended connection: request_cancel_all has nothing left to stop. */

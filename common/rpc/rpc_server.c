@@ -73,6 +73,8 @@ void rpc_server_each_peer(struct rpc_server *s, void (*fn)(void *arg, struct rpc
 {
 	list_for_each_safe(pos, &s->conns) {
 		struct server_conn *sc = list_entry(pos, struct server_conn, link);
+		NO_YIELD();
+
 		if (sc->peer.version != 0 && !sc->peer.gone)
 			fn(arg, &sc->peer);
 	}
@@ -109,6 +111,7 @@ static void no_stranger(struct server_conn *sc)
 {
 	if (list_empty(&sc->stranger_link))
 		return;
+	ASSERT(sc->s->n_strangers > 0);
 	list_remove(&sc->stranger_link);
 	sc->s->n_strangers--;
 }

@@ -181,6 +181,10 @@ void fiber_loop_keep(struct loop *l)
 
 /* ---- switching ---- */
 
+#if defined(RT_ASAN) || defined(RT_TSAN)
+_Thread_local uint32_t no_yield_depth;
+#endif
+
 /* Switches from the scheduler to f, until f yields. */
 static void switch_to(struct loop *l, struct fiber *f)
 {
@@ -207,6 +211,7 @@ static void switch_away(struct fiber *f)
 {
 	struct loop *l = f->loop;
 
+	NO_YIELD_CHECK();
 #ifdef RT_ASAN
 	__sanitizer_start_switch_fiber(&f->san, l->sched_stack, l->sched_stack_size);
 	fiber_switch(&f->sp, l->sched_sp);
@@ -232,6 +237,7 @@ static void fiber_retire(struct fiber *f)
 	struct loop *l = f->loop;
 
 	ASSERT(!timer_is_set(&f->timer));
+	ASSERT(l->n_fibers > 0);
 	list_remove(&f->all);
 	l->n_fibers--;
 	f->state = FIBER_FREE;
@@ -593,17 +599,24 @@ void turnq_init(struct turnq *q)
 	list_init(&q->waiters);
 }
 
+static bool has_enough(bool (*enough)(void *arg), void *arg)
+{
+	NO_YIELD();
+
+	return enough(arg);
+}
+
 int turnq_wait(struct turnq *q, bool (*enough)(void *arg), void *arg, uint64_t poll_us,
 	       uint64_t deadline_us)
 {
 	struct waiter w;
 	int rc = 0;
 
-	if (list_empty(&q->waiters) && enough(arg))
+	if (list_empty(&q->waiters) && has_enough(enough, arg))
 		return 0;
 	w.fiber = self_checked();
 	list_push(&q->waiters, &w.link);
-	while (rc == 0 && (q->waiters.next != &w.link || !enough(arg))) {
+	while (rc == 0 && (q->waiters.next != &w.link || !has_enough(enough, arg))) {
 		uint64_t now = loop_current->now_us;
 		uint64_t look = poll_us < NO_DEADLINE - now ? now + poll_us : NO_DEADLINE;
 

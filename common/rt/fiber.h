@@ -15,6 +15,7 @@
 
 #include "common/base/list.h"
 #include "common/base/status.h"
+#include "common/rt/no_yield.h"
 
 struct fiber;
 struct loop;

@@ -13,18 +13,6 @@
 #include "common/rt/loop.h"
 #include "common/rt/loop_backend.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define RT_ASAN 1
-#elif defined(__SANITIZE_THREAD__)
-#define RT_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define RT_ASAN 1
-#elif __has_feature(thread_sanitizer)
-#define RT_TSAN 1
-#endif
-#endif
-
 #if __has_include(<valgrind/memcheck.h>)
 #include <valgrind/memcheck.h>
 #define RT_VALGRIND 1

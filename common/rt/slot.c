@@ -159,6 +159,7 @@ void slot_unref(struct slot *s)
 		fiber_unblock(w->fiber);
 		return;
 	}
+	ASSERT(p->n_free < p->n_total);
 	list_push_front(&p->free, &s->link);
 	p->n_free++;
 }

@@ -12,6 +12,7 @@
 
 #include <stdint.h>
 
+#include "common/base/assert.h"
 #include "common/base/list.h"
 #include "common/base/status.h"
 #include "common/rt/fiber.h"
@@ -45,6 +46,7 @@ struct slot *slot_try_get(struct slot_pool *p);
 int slot_get(struct slot_pool *p, uint64_t deadline_us, struct slot **ret_slot) CHECK_RESULT;
 static inline struct slot *slot_ref(struct slot *s)
 {
+	ASSERT(s->refs > 0);
 	s->refs++;
 	return s;
 }

@@ -378,6 +378,7 @@ int cluster_commit(struct cluster *c)
 {
 	struct store *s = c->store;
 
+	ASSERT(c->lock.held && s->cluster.map_epoch >= c->epoch);
 	s->cluster.map_epoch++;
 	txn_cluster(s);
 	TRY(store_wait(s, txn_end(s)));

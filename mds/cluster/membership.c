@@ -217,6 +217,7 @@ static void notify_fiber(void *arg)
 	struct cluster *c = tl->c;
 
 	notify_some(tl, tl->first, true);
+	ASSERT(c->n_stopping > 0);
 	if (--c->n_stopping == 0)
 		waitq_wake_all(&c->settled);
 	while (c->n_stopping > 0 && !c->stopping) {
@@ -435,6 +436,7 @@ int moves_commit(struct moves *m)
 	for (uint32_t i = 0; i < m->n; i++) {
 		struct chain *ch = cluster_chain(c, m->next[i].id), was = *ch;
 
+		ASSERT(m->next[i].epoch == was.epoch + 1);
 		*ch = m->next[i];
 		m->next[i] = was;
 		cluster_chain_changed(c, &was);

@@ -71,6 +71,7 @@ int placement_choose(struct cluster *c, const struct mds_params *p, const struct
 	const struct chain_class *cl = &c->classes[replicas];
 	uint32_t width = dir->width, start, n;
 	struct stripe best;
+	NO_YIELD();
 
 	/* Files of one copy can be created once there is a target; others need more hosts. */
 	if (cl->table == 0)

@@ -23,6 +23,8 @@ static struct target *target_find(const struct cluster *c, const struct uuid *uu
 
 static void notification(struct cluster *c, struct target *t)
 {
+	NO_YIELD();
+
 	if (t != NULL && c->target_changed != NULL)
 		c->target_changed(c->arg, t);
 	waitq_wake_all(&c->changed);

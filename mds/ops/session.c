@@ -108,7 +108,7 @@ int mds_session_open(struct op *op, const void *vin, void *vout)
 	}
 	if (rc == 0) {
 		if (op->r != NULL && !op->r->peer->gone) {
-			struct session *before = op->r->peer->user;
+			struct session *before = session_of(op->r->peer);
 
 			if (before != NULL && before != se)
 				session_detach(before, op->r->peer);

@@ -53,6 +53,7 @@ static struct session *session_alloc(uint64_t id, const struct uuid *client, str
 	}
 	for (uint32_t i = 0; i < slots; i++)
 		replay_seq_init(&se->slots[i].seqs);
+	se->magic = SESSION_MAGIC;
 	se->id = id;
 	se->client = *client;
 	se->n_slots = slots;
@@ -74,10 +75,12 @@ static void session_publish(struct sessions *ss, struct session *se)
 	list_push(&ss->all, &se->link);
 	ss->n++;
 	ss->gen++;
+	ASSERT(ss->n == ss->by_id.n);
 }
 
 void session_ref(struct session *se)
 {
+	ASSERT(se->refs > 0);
 	se->refs++;
 }
 
@@ -93,6 +96,7 @@ void session_unref(struct session *se)
 	free(se->reached);
 	if (se->peer != NULL)
 		rpc_peer_unref(se->peer);
+	se->magic = 0;
 	free(se);
 }
 
@@ -103,6 +107,7 @@ int session_create(struct sessions *ss, const struct uuid *client, struct bytes 
 	struct session *se;
 	int rc;
 
+	ASSERT(ss->lock.held);
 	if (ss->n >= ss->params->sessions_max)
 		return -LE_OVERLOAD;
 	if (name.len >= sizeof(se->name))
@@ -129,6 +134,7 @@ int session_create(struct sessions *ss, const struct uuid *client, struct bytes 
 void session_attach(struct session *se, struct rpc_peer *p)
 {
 	struct rpc_peer *old = se->peer;
+	NO_YIELD();
 
 	se->last_contact_us = loop_now_us();
 	if (old == p)
@@ -155,7 +161,7 @@ int session_remove(struct sessions *ss, struct session *se)
 {
 	struct store *s = ss->store;
 
-	ASSERT(!se->ended);
+	ASSERT(ss->lock.held && !se->ended && ss->n > 0);
 	TRY(txn_begin(s));
 	txn_delete(s, key_of('S', se->id));
 	txn_delete_prefix(s, key_of('R', se->id));
@@ -180,6 +186,7 @@ bool session_returned(struct sessions *ss, struct session *se)
 {
 	if (!se->from_store)
 		return false;
+	ASSERT(ss->n_from_store > 0);
 	se->from_store = false;
 	return --ss->n_from_store == 0;
 }

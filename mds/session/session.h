@@ -21,7 +21,10 @@
 #define SESSION_MDS   1u  /* of the MDS itself, at object servers */
 #define SESSION_FIRST 16u /* below are reserved */
 
+#define SESSION_MAGIC 0x53455353u
 struct session {
+	uint32_t magic;
+	uint32_t refs;
 	struct hmap_node by_id, by_client;
 	struct list link; /* all of them */
 	uint64_t id;
@@ -32,7 +35,6 @@ struct session {
 	struct rpc_peer *peer; /* NULL: not connected */
 	char addr[96];         /* of the last connection; "": none since the start */
 	uint64_t last_contact_us;
-	uint32_t refs;
 	/* The bools are independent: a session that its client closes, that a fiber probes or ends,
 	 * or whose client restarts may also have opens from before the restart of this server. */
 	bool ended;
@@ -82,6 +84,11 @@ struct session *session_find_client(struct sessions *ss, const struct uuid *clie
  * The caller holds ss->lock. Yields. */
 int session_create(struct sessions *ss, const struct uuid *client, struct bytes name,
 		   uint32_t slots, struct session **ret_session) CHECK_RESULT;
+/* The session that is bound to the connection, NULL if there is none. Does not yield. */
+static inline struct session *session_of(const struct rpc_peer *p)
+{
+	return p->user != NULL ? CAST_OBJ(p->user, struct session, SESSION_MAGIC) : NULL;
+}
 /* Binds the session to the connection, and breaks the connection that it had. Does not yield. */
 void session_attach(struct session *se, struct rpc_peer *p);
 /* Unbinds the session from the connection, if it is bound to that one. Does not yield. */

@@ -87,6 +87,7 @@ int store_wait(struct store *s, uint64_t no)
 
 int store_wait_lazy(struct store *s, uint64_t no)
 {
+	ASSERT(no <= s->open_no);
 	while (s->durable_no < no && s->failed == 0) {
 		int rc = waitq_wait(&s->batch[no & 1].done, NO_DEADLINE);
 
@@ -287,6 +288,8 @@ static void encode_dentry(struct batch *b, struct dentry *d)
 
 static void encode(struct store *s, struct batch *b)
 {
+	NO_YIELD();
+
 	list_for_each (n, &b->dirty) {
 		struct cobj *o = list_entry(n, struct cobj, dirty[b->no & 1]);
 
@@ -318,10 +321,13 @@ static void publish(struct store *s, struct batch *b)
 {
 	uint32_t p = b->no & 1, n = 0;
 	struct list *l;
+	NO_YIELD();
 
+	ASSERT(b->no == s->durable_no + 1 && b->no + 1 == s->open_no);
 	for (; (l = list_pop(&b->dirty)) != NULL; n++) {
 		struct cobj *o = list_entry(l, struct cobj, dirty[p]);
 
+		ASSERT(o->in[p]);
 		o->in[p] = false;
 		if (o->kind == COBJ_INODE) {
 			struct inode *i = container_of(o, struct inode, o);

@@ -51,6 +51,7 @@ struct version *version_create(struct chain *c)
 
 void version_ref(struct version *v)
 {
+	ASSERT(v->refs > 0);
 	v->refs++;
 }
 
@@ -68,6 +69,7 @@ static void leave_pending(struct version *v)
 {
 	if (list_empty(&v->chain_link))
 		return;
+	ASSERT(v->chain->n_pending > 0 && v->chain->all->n_pending >= v->chain->n_pending);
 	list_remove(&v->chain_link);
 	v->chain->n_pending--;
 	metric_set(&v->chain->all->metrics->pending, --v->chain->all->n_pending);
@@ -227,6 +229,7 @@ void version_settle(struct version *v)
 {
 	struct chunk_cache *cache = &v->chain->all->store->cache;
 	struct chunk_ent *e;
+	NO_YIELD();
 
 	if (!version_pending(v) && !(v->state == VERSION_DROPPED && v->keep))
 		return;
@@ -298,6 +301,7 @@ static int wait_for_space(struct version *v, struct chunk_ent *e)
 	cs->n_waiting++;
 	expedite(v->chain);
 	rc = waitq_wait(&e->moved, fiber_deadline());
+	ASSERT(cs->n_waiting > 0);
 	cs->n_waiting--;
 	return cs->stopping ? -LE_SHUTDOWN : rc;
 }
@@ -377,7 +381,11 @@ void version_join(struct version *v)
 	struct chunk_tx *tx = &v->tx;
 	struct chunk_ent *e = tx->ent;
 	struct kv_batch *b = group_commit_batch(&c->all->store->gc);
+	NO_YIELD();
 
+	ASSERT(v->state == VERSION_NEW && tx->locked);
+	ASSERT(!tx->old || tx->version > tx->old->version);
+	ASSERT(!tx->rec || tx->rec->version == tx->version);
 	v->key = e->id;
 	v->number = tx->version;
 	v->base = tx->old ? tx->old->version : 0;
@@ -400,6 +408,7 @@ void version_join(struct version *v)
 void version_join_answer(struct version *v)
 {
 	struct group_commit *g = &v->chain->all->store->gc;
+	NO_YIELD();
 
 	v->chunkless = true;
 	v->tx.member.committed = answer_committed;
@@ -460,6 +469,7 @@ uint64_t versions_take_back(struct version *v, int state, int status, struct lis
 	struct chunk_ent *e = v->tx.ent;
 	struct version *last;
 	uint64_t group;
+	NO_YIELD();
 
 	do {
 		last = list_entry(e->held.prev, struct version, link);

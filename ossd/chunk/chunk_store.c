@@ -96,7 +96,7 @@ static int load_super(struct chunk_store *s)
 
 static void commit_before(void *arg, struct kv_batch *b)
 {
-	struct chunk_store *s = arg;
+	struct chunk_store *s = CAST_OBJ(arg, struct chunk_store, CHUNK_STORE_MAGIC);
 	uint8_t buf[8];
 	struct wire_w w;
 
@@ -108,7 +108,7 @@ static void commit_before(void *arg, struct kv_batch *b)
 
 static void commit_after(void *arg)
 {
-	struct chunk_store *s = arg;
+	struct chunk_store *s = CAST_OBJ(arg, struct chunk_store, CHUNK_STORE_MAGIC);
 
 	s->commits = s->commits_next;
 }
@@ -235,6 +235,7 @@ int chunk_store_open(struct env *env, const struct ossd_params *p, struct ossd_m
 
 	if (!s)
 		return -LE_NOMEM;
+	s->magic = CHUNK_STORE_MAGIC;
 	s->env = env;
 	s->p = p;
 	s->metrics = m;

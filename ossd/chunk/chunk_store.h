@@ -36,7 +36,9 @@ WIRE_STRUCT(store_super)
 int store_super_check(const struct wire_r *r, const struct store_super *super,
 		      const char *dir) CHECK_RESULT;
 
+#define CHUNK_STORE_MAGIC 0x4348534bu
 struct chunk_store {
+	uint32_t magic;
 	struct env *env;
 	const struct ossd_params *p;
 	struct ossd_metrics *metrics;

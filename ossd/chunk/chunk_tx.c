@@ -54,6 +54,9 @@ static void tx_end(struct chunk_tx *tx)
 {
 	struct chunk_store *s = tx->s;
 
+	NO_YIELD();
+
+	ASSERT(s->n_writing > 0);
 	if (tx->locked)
 		fmutex_unlock(&tx->ent->lock);
 	tx->locked = false;
@@ -230,8 +233,9 @@ static void put_change(struct chunk_tx *tx)
 void chunk_tx_join(struct chunk_tx *tx)
 {
 	struct chunk_store *s = tx->s;
+	NO_YIELD();
 
-	ASSERT(tx->locked && !(tx->lose && tx->rec));
+	ASSERT(tx->locked && tx->ent->lock.held && !(tx->lose && tx->rec));
 	put_change(tx);
 	chunk_ent_set_pending(&s->cache, tx->ent, chunk_record_ref(tx->rec));
 	tx->group = tx->lazy ? group_commit_join_lazy(&s->gc, &tx->member, tx->data)
@@ -283,6 +287,7 @@ void chunk_tx_abort(struct chunk_tx *tx)
 {
 	struct chunk_store *s = tx->s;
 
+	ASSERT(tx->locked);
 	for (uint32_t i = 0; tx->rec && i < tx->rec->n_blocks; i++) {
 		const struct chunk_block *n = &tx->rec->blocks[i];
 		const struct chunk_block *o =

@@ -92,6 +92,9 @@ static void sync_fiber(void *arg)
 
 static void end_group(struct group_commit *g, struct commit_group *c)
 {
+	NO_YIELD();
+
+	ASSERT(c->number == g->done + 1 && c->number < g->open->number);
 	if (g->status == 0) {
 		list_for_each_safe (l, &c->members) {
 			struct commit_member *m = list_entry(l, struct commit_member, link);
@@ -167,7 +170,7 @@ int group_commit_start(struct group_commit *g, const struct group_commit_options
 {
 	int rc;
 
-	*g = (struct group_commit){.o = *o, .next_number = 1};
+	*g = (struct group_commit){.o = *o, .loop = loop_self(), .next_number = 1};
 	list_init(&g->free);
 	list_init(&g->synced);
 	waitq_init(&g->work);
@@ -214,6 +217,7 @@ uint64_t group_commit_join_lazy(struct group_commit *g, struct commit_member *m,
 {
 	struct commit_group *c = g->open;
 
+	ASSERT(g->loop == loop_self());
 	if (m)
 		list_push(&c->members, &m->link);
 	if (c->n++ == 0)

@@ -62,6 +62,7 @@ struct group_commit_options {
 
 struct group_commit {
 	struct group_commit_options o;
+	struct loop *loop; /* the owner */
 	struct commit_group groups[COMMIT_GROUPS];
 	struct commit_group *open;
 	struct list free, synced;

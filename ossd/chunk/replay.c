@@ -326,6 +326,7 @@ static void ended(struct replay_ent *e, bool durable)
 
 void replay_end(struct replay_ent *e, uint64_t run, bool durable)
 {
+	ASSERT(e->users > 0 && e->run >= run);
 	e->users--;
 	if (e->run == run)
 		ended(e, durable);

@@ -78,6 +78,7 @@ static void release(struct space *s)
 
 		if (f->gen >= oldest)
 			break;
+		ASSERT(f->gen < s->gen && s->quarantined >= f->n);
 		extent_put(&s->alloc, f->start, f->n);
 		s->quarantined -= f->n;
 		s->ring_tail++;
@@ -142,9 +143,11 @@ static struct space_session *session_get(struct space *s, uint64_t session, uint
 
 static void set_grant(struct space *s, struct space_session *e, uint64_t grant)
 {
+	ASSERT(s->granted >= e->grant);
 	s->granted = s->granted - e->grant + grant;
 	if (!e->member)
 		s->promised = s->promised - e->grant + grant;
+	ASSERT(s->promised <= s->granted);
 	e->grant = grant;
 }
 

@@ -47,12 +47,14 @@ static void owe(struct writer_sessions *w, struct writing_session *e, enum write
 {
 	w->n_awaited += (owes != OWES_NOTHING) - (e->owes != OWES_NOTHING);
 	w->n_seen += (owes == OWES_SEEN) - (e->owes == OWES_SEEN);
+	ASSERT(w->n_seen <= w->n_awaited && w->n_awaited <= w->map.n);
 	e->owes = owes;
 }
 
 static void set_late(struct writer_sessions *w, struct writing_session *e, enum writer_late late)
 {
 	w->n_late += (late != NOT_LATE) - (e->late != NOT_LATE);
+	ASSERT(w->n_late <= w->map.n);
 	e->late = late;
 }
 
@@ -132,8 +134,10 @@ int writer_sessions_begin(struct writer_sessions *w, struct group_commit *g, uin
 
 void writer_sessions_end(struct writing_session *s)
 {
-	if (s)
-		s->n_busy--;
+	if (!s)
+		return;
+	ASSERT(s->n_busy > 0);
+	s->n_busy--;
 }
 
 bool writer_sessions_any_busy(const struct writer_sessions *w,
@@ -193,6 +197,8 @@ void writer_sessions_all_returned(struct writer_sessions *w)
 
 uint64_t writer_sessions_all_late(struct writer_sessions *w, struct group_commit *g)
 {
+	NO_YIELD();
+
 	for (struct hmap_node *n = hmap_next(&w->map, NULL); n; n = hmap_next(&w->map, n)) {
 		struct writing_session *e = container_of(n, struct writing_session, node);
 

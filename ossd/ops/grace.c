@@ -24,6 +24,7 @@ void grace_fini(struct grace *g)
 
 static void end(struct grace *g)
 {
+	ASSERT(!g->over);
 	g->over = true;
 	waitq_wake_all(&g->ended);
 }
@@ -102,6 +103,7 @@ static int wait_for_all(struct grace *g)
 			rc = waitq_wait(&g->ended, g->until_us ? g->until_us : NO_DEADLINE);
 		grace_check_end(g);
 	}
+	ASSERT(g->n_waiting > 0);
 	g->n_waiting--;
 	return g->over ? 1 : rc;
 }
