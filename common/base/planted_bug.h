@@ -48,6 +48,14 @@
 	X(OSS_NEW_HEAD, "a head does not wait for leases of chunks that another head gave")        \
 	X(CLIENT_PAGES_UNSEEN, "a sync of pages does not wait for clients that show older ones")   \
 	X(CLIENT_STALE_PLACE, "an append writes where a file ended that was truncated since")      \
+	X(MDS_NO_ROWS, "replies of mutations do not outlive the metadata server")                  \
+	X(MDS_LOSE_COUNTERS, "inode numbers given since the last start are given again")           \
+	X(OSS_GRANT_DRIFT, "a grant that changes is not taken off what clients hold")              \
+	X(OSS_FREE_SHARED, "a change also frees extents that the new record keeps")                \
+	X(CHAIN_REUSE_NUMBER, "a head gives two versions of a chunk one number")                   \
+	X(CHAIN_KEEP_EPOCH, "the members of a chain change without a new epoch")                   \
+	X(RPC_ANY_REPLY, "a reply is taken by a later call that has its slot")                     \
+	X(OSS_COUNT_OFF, "an awaited session that returns is counted off twice")                   \
 	X(CLIENT_TRUST_HOLES, "a hole is zeros, even if the file is truncated meanwhile")          \
 	X(LOADER_UNFILLED, "a batch is handed out before its bytes are read")                      \
 	X(LOADER_UNRESERVED, "a slot takes memory that was not reserved within the limit")         \

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "common/base/planted_bug.h"
 #include "common/rt/loop.h"
 #include "mds/store/acl.h"
 
@@ -304,7 +305,7 @@ static void encode(struct store *s, struct batch *b)
 			encode_dentry(b, container_of(o, struct dentry, o));
 	}
 	quotas_encode(s, b->kv);
-	if (s->counters_dirty) {
+	if (s->counters_dirty && !PLANTED_BUG(MDS_LOSE_COUNTERS)) {
 		struct key k = key_cluster('n', 0);
 		uint8_t buf[128];
 		struct wire_w w;

@@ -345,6 +345,8 @@ static int begin(struct version *v, const struct chunk_key *id, const struct chu
 	v->tx.version = max_u64(v->tx.version, max_u64(e->seen, c->taken_back) + 1);
 	if (!v->tx.old)
 		v->tx.version = max_u64(v->tx.version, c->floor + 1);
+	else if (PLANTED_BUG(CHAIN_REUSE_NUMBER))
+		v->tx.version = v->tx.old->version;
 	return 0;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ossd/chunk/chunk_tx.h"
 
+#include "common/base/planted_bug.h"
 #include "ossd/chunk/chunk_write.h"
 #include "ossd/chunk/store_block.h"
 #include "ossd/chunk/store_record.h"
@@ -12,7 +13,8 @@ static void free_difference(struct chunk_store *s, const struct chunk_record *ol
 	for (uint32_t i = 0; old && i < old->n_blocks; i++) {
 		const struct chunk_block *o = &old->blocks[i];
 		const struct chunk_block *n = rec && i < rec->n_blocks ? &rec->blocks[i] : NULL;
-		uint32_t keep = n && n->len && n->unit == o->unit ? block_units(n) : 0;
+		bool shared = n && n->len && n->unit == o->unit && !PLANTED_BUG(OSS_FREE_SHARED);
+		uint32_t keep = shared ? block_units(n) : 0;
 
 		if (o->len && block_units(o) > keep)
 			space_free(&s->space, o->unit + keep, block_units(o) - keep);

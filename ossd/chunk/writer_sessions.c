@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/planted_bug.h"
 #include "common/rt/loop.h"
 #include "ossd/chunk/keys.h"
 
@@ -46,6 +47,8 @@ static struct writing_session *add(struct writer_sessions *w, uint64_t session)
 static void owe(struct writer_sessions *w, struct writing_session *e, enum writer_owes owes)
 {
 	w->n_awaited += (owes != OWES_NOTHING) - (e->owes != OWES_NOTHING);
+	if (PLANTED_BUG(OSS_COUNT_OFF) && owes == OWES_NOTHING && e->owes != OWES_NOTHING)
+		w->n_awaited--;
 	w->n_seen += (owes == OWES_SEEN) - (e->owes == OWES_SEEN);
 	ASSERT(w->n_seen <= w->n_awaited && w->n_awaited <= w->map.n);
 	e->owes = owes;

@@ -771,6 +771,44 @@ static int found_copies(const char *plant)
 	return found_by(b, plant);
 }
 
+/* F(planted bug, how it is found) */
+#define FOUND_TABLE(F)                                                                             \
+	F(mds_no_dedupe, found)                                                                    \
+	F(mds_early_ack, found)                                                                    \
+	F(mds_no_rows, found_names)                                                                \
+	F(mds_lose_counters, found)                                                                \
+	F(oss_grant_drift, found)                                                                  \
+	F(oss_free_shared, found)                                                                  \
+	F(oss_count_off, found)                                                                    \
+	F(rpc_any_reply, found)                                                                    \
+	F(chain_reuse_number, found_copies)                                                        \
+	F(chain_keep_epoch, found_copies)                                                          \
+	F(client_trust_holes, found_cuts)                                                          \
+	F(client_stale_place, found_logs)                                                          \
+	F(oss_no_leases, found_cuts)                                                               \
+	F(oss_new_head, found_cuts_late)                                                           \
+	F(client_pages_unseen, found_uncut)                                                        \
+	F(oss_no_dedupe, found)                                                                    \
+	F(oss_early_ack, found)                                                                    \
+	F(oss_no_grace, found_late)                                                                \
+	F(oss_late, found_late)                                                                    \
+	F(mds_lose_unlooked, found_lost)                                                           \
+	F(mds_lose_zeros, found_lost)                                                              \
+	F(chain_no_repair, found_damaged)                                                          \
+	F(scrub_remove_lost, found_damaged)                                                        \
+	F(oss_skip_names, found_damaged)                                                           \
+	F(oss_skip_doubts, found_damaged)                                                          \
+	F(client_untold, found_rarely)                                                             \
+	F(client_new_seq, found_contended)                                                         \
+	F(chain_early_ack, found_contended)                                                        \
+	F(chain_skip_epoch, found_contended)                                                       \
+	F(chain_no_dedupe, found_contended)                                                        \
+	F(chain_lone_answer, found_copies)                                                         \
+	F(chain_serve_early, found_contended)                                                      \
+	F(chain_stale_leader, found_contended)                                                     \
+	F(chain_skip_lease, found_contended)                                                       \
+	F(chain_forget_pending, found_contended)
+
 #define FINDS(plant, how)                                                                          \
 	static int test_finds_##plant(void)                                                        \
 	{                                                                                          \
@@ -782,8 +820,7 @@ static int found_copies(const char *plant)
 	{                                                                                          \
 		return found_names(#plant);                                                        \
 	}
-FINDS(mds_no_dedupe, found)
-FINDS(mds_early_ack, found)
+FOUND_TABLE(FINDS)
 FINDS_NAMES(mds_no_dedupe)
 FINDS_NAMES(mds_early_ack)
 FINDS_NAMES(mds_no_recall)
@@ -791,31 +828,6 @@ FINDS_NAMES(client_keep_lease)
 FINDS_NAMES(client_own_cache)
 FINDS_NAMES(client_give_up)
 FINDS_NAMES(client_keep_opens)
-FINDS(client_trust_holes, found_cuts)
-FINDS(client_stale_place, found_logs)
-FINDS(oss_no_leases, found_cuts)
-FINDS(oss_new_head, found_cuts_late)
-FINDS(client_pages_unseen, found_uncut)
-FINDS(oss_no_dedupe, found)
-FINDS(oss_early_ack, found)
-FINDS(oss_no_grace, found_late)
-FINDS(oss_late, found_late)
-FINDS(mds_lose_unlooked, found_lost)
-FINDS(mds_lose_zeros, found_lost)
-FINDS(chain_no_repair, found_damaged)
-FINDS(scrub_remove_lost, found_damaged)
-FINDS(oss_skip_names, found_damaged)
-FINDS(oss_skip_doubts, found_damaged)
-FINDS(client_untold, found_rarely)
-FINDS(client_new_seq, found_contended)
-FINDS(chain_early_ack, found_contended)
-FINDS(chain_skip_epoch, found_contended)
-FINDS(chain_no_dedupe, found_contended)
-FINDS(chain_lone_answer, found_copies)
-FINDS(chain_serve_early, found_contended)
-FINDS(chain_stale_leader, found_contended)
-FINDS(chain_skip_lease, found_contended)
-FINDS(chain_forget_pending, found_contended)
 
 static const struct {
 	const char *name;
@@ -845,10 +857,6 @@ static const struct {
 	{"linear_names_random", linear_test_names_random},
 	{"linear_cells", linear_test_cells},
 	{"linear_cells_random", linear_test_cells_random},
-#define X(plant)                                                                                   \
-	{                                                                                          \
-		"finds_" #plant, test_finds_##plant                                                \
-	}
 	{"names_find_mds_no_dedupe", test_names_find_mds_no_dedupe},
 	{"names_find_mds_early_ack", test_names_find_mds_early_ack},
 	{"names_find_mds_no_recall", test_names_find_mds_no_recall},
@@ -856,33 +864,8 @@ static const struct {
 	{"names_find_client_keep_opens", test_names_find_client_keep_opens},
 	{"names_find_client_own_cache", test_names_find_client_own_cache},
 	{"names_find_client_give_up", test_names_find_client_give_up},
-	X(mds_no_dedupe),
-	X(mds_early_ack),
-	X(client_trust_holes),
-	X(client_stale_place),
-	X(oss_no_leases),
-	X(oss_new_head),
-	X(client_pages_unseen),
-	X(oss_no_dedupe),
-	X(oss_early_ack),
-	X(oss_no_grace),
-	X(oss_late),
-	X(mds_lose_unlooked),
-	X(mds_lose_zeros),
-	X(chain_no_repair),
-	X(scrub_remove_lost),
-	X(oss_skip_names),
-	X(oss_skip_doubts),
-	X(client_untold),
-	X(client_new_seq),
-	X(chain_early_ack),
-	X(chain_skip_epoch),
-	X(chain_no_dedupe),
-	X(chain_lone_answer),
-	X(chain_serve_early),
-	X(chain_stale_leader),
-	X(chain_skip_lease),
-	X(chain_forget_pending),
+#define X(plant, how) {"finds_" #plant, test_finds_##plant},
+	FOUND_TABLE(X)
 #undef X
 };
 
