@@ -28,11 +28,8 @@
 #include "common/rt/alive.h"
 #include "common/rt/cpus.h"
 #include "common/rt/net.h"
-#include "fuse/kernel/invalidate.h"
 #include "fuse/kernel/kernel_mount.h"
-#include "fuse/kernel/kernel_size.h"
-#include "fuse/kernel/kernel_size_helper.h"
-#include "fuse/kernel/passthrough.h"
+#include "fuse/kernel/kernel_pages.h"
 #include "fuse/kernel/request_loop.h"
 #include "fuse/ops/table.h"
 #include "fuse/options.h"
@@ -46,7 +43,9 @@
 
 static struct mount_options opts;
 
+#define DAEMON_MAGIC 0x4c44414du
 struct daemon {
+	uint32_t magic;
 	struct leatfs fs;
 	struct transport *transport;
 	struct rpc_key key;
@@ -112,7 +111,7 @@ static void watched_signals(sigset_t *ret_set)
  * over. */
 static void watch_signals(void *arg)
 {
-	struct daemon *d = arg;
+	struct daemon *d = CAST_OBJ(arg, struct daemon, DAEMON_MAGIC);
 	struct signalfd_siginfo info;
 	sigset_t set;
 	int fd;
@@ -139,60 +138,13 @@ static void watch_signals(void *arg)
 	close(fd);
 }
 
-static void on_invalidate(void *arg, struct ino ino, bool data)
-{
-	struct leatfs *fs = arg;
-
-	if (!fs->mounted)
-		return;
-	if (data)
-		passthrough_changed(fs, ino.v);
-	/* Dropping attributes takes no lock of the kernel that a request could hold. */
-	if (data)
-		invalidate_inode_now(fs, ino, 0, 0);
-	else
-		kernel_size_forget_attr(fs, ino);
-}
-
-/* The kernel checks the owner of an inode that is open without sending a request. */
-static int on_owner_changed(void *arg, struct ino ino)
-{
-	struct leatfs *fs = arg;
-	int rc;
-
-	if (fs->handing_over)
-		return -LE_NOT_READY; /* this daemon reads no further requests */
-	if (!fs->mounted || fs->refusal_logged)
-		return 0;
-	rc = kernel_owner_refresh(fs, ino);
-	if (rc < 0 && fs->handing_over)
-		/* this daemon has not read the kernel's request for the attributes */
-		return -LE_NOT_READY;
-	if (rc >= 0 || rc == -LE_NOT_READY)
-		return rc;
-	if (fs->probes_refused) {
-		fs->refusal_logged = true;
-		log_warn("%s: when another mount changes the owner of a file that is open here, "
-			 "the kernel checks permissions by the previous owner until it asks "
-			 "again. Give the daemon CAP_DAC_READ_SEARCH (for open_by_handle_at) to "
-			 "avoid this",
-			 fs->mountpoint);
-	} else if (!fs->owner_unknown) {
-		fs->owner_unknown = true;
-		log_info("inode %llu: the kernel checks permissions by its previous owner until it "
-			 "asks again: %s; this is logged for one inode only",
-			 (unsigned long long)ino.v, status_text(rc));
-	}
-	return 0;
-}
-
 /* Copies statistics of the connections to the metrics, and renews the status text. */
 static void net_stats(void *arg)
 {
-	struct daemon *d = arg;
+	struct daemon *d = CAST_OBJ(arg, struct daemon, DAEMON_MAGIC);
 	struct leatfs *fs = &d->fs;
 
-	while (fs->mounted) {
+	while (mount_is_attached(fs)) {
 		struct rpc_net_totals net = {0};
 
 		notify_manager(d);
@@ -253,8 +205,8 @@ static int start_client(struct daemon *d)
 		.key = d->key,
 		.mds_addrs = opts.cluster.mds,
 		.params = opts.client,
-		.invalidate = on_invalidate,
-		.owner_changed = on_owner_changed,
+		.invalidate = kernel_pages_recalled,
+		.owner_changed = kernel_owner_changed,
 		.arg = fs,
 		.reports_unreachable = true,
 		.atime = atime_rule(opts.ms_flags),
@@ -276,13 +228,12 @@ static int start(struct daemon *d)
 	int status;
 
 	fs->max_write = 1 << 20;
-	TRY(passthrough_create(fs, opts.mount.stage_dir, opts.mount.passthrough, &fs->passthrough));
+	TRY(kernel_pages_create(fs, opts.mount.stage_dir, opts.mount.passthrough));
 	/* Before the client can be notified to drop what the kernel caches. */
 	if (d->takes_over) {
 		fs->root = fs->restart->root;
 		TRY(session_take_over(fs, d->device_fd));
 	}
-	TRY(invalidator_start(fs));
 	TRY(start_client(d));
 	TRY(cpus_use(opts.client.cores, transport_numa_node(d->transport)));
 	if (!d->takes_over)
@@ -292,7 +243,7 @@ static int start(struct daemon *d)
 	if (status == 0)
 		status = d->transport->ops->add_pool(d->transport, fs->requests, POOL_REMOTE);
 	if (status == 0)
-		status = passthrough_start(fs->passthrough);
+		status = kernel_pages_start(fs);
 	if (status < 0)
 		log_error("cannot mount at %s: %s", fs->mountpoint, status_text(status));
 	if (status < 0)
@@ -305,7 +256,7 @@ static int start(struct daemon *d)
 
 static void run(void *arg)
 {
-	struct daemon *d = arg;
+	struct daemon *d = CAST_OBJ(arg, struct daemon, DAEMON_MAGIC);
 	struct leatfs *fs = &d->fs;
 	int status;
 
@@ -338,9 +289,7 @@ static void run(void *arg)
 		if (d->takes_over)   /* the next daemon takes the mount over */
 			_exit(fs->init_differs ? DAEMON_REFUSED : d->exit_status);
 	}
-	invalidator_stop(fs);
-	kernel_size_fini(fs);
-	passthrough_destroy(fs->passthrough);
+	kernel_pages_destroy(fs);
 	if (fs->client)
 		client_destroy(fs->client);
 	session_end(fs);
@@ -356,7 +305,7 @@ static void run(void *arg)
 
 static int render_metrics(void *arg, char **ret_text, size_t *ret_len)
 {
-	struct leatfs *fs = arg;
+	struct leatfs *fs = CAST_OBJ(arg, struct leatfs, LEATFS_MAGIC);
 
 	return metrics_print(mount_metric_table, n_mount_metrics, &fs->metrics, "", ret_text,
 			     ret_len);
@@ -383,15 +332,14 @@ static int serve(const struct supervised *sup)
 
 	d.ready_fd = sup->ready_fd;
 	d.device_fd = sup->device_fd;
+	d.magic = DAEMON_MAGIC;
+	d.fs.magic = LEATFS_MAGIC;
 	d.fs.restart = sup->restart;
 	d.takes_over = sup->restart->mounted;
 	d.fs.ops = &mount_ops;
 	d.fs.on_resent = open_files_resent;
 	d.fs.root = LEAT_ROOT_INO;
 	hmap_init(&d.fs.dirs, 64);
-	hmap_init(&d.fs.kernel_sizes, 64);
-	list_init(&d.fs.previous_sizes);
-	turnq_init(&d.fs.probe_turns);
 	snprintf(d.fs.mountpoint, sizeof(d.fs.mountpoint), "%s", opts.mountpoint);
 	interrupt_init(&d.fs.interrupts);
 	list_init(&d.fs.running);
@@ -542,8 +490,7 @@ int main(int argc, char **argv)
 	char **words;
 	int status;
 
-	if (argc == 3 && strcmp(argv[1], PROBE_SIZE) == 0)
-		return kernel_size_helper(argv);
+	kernel_pages_helper(argc, argv);
 	daemon = supervised_daemon(&sup);
 	words = copy_words(argc, argv);
 	if (words == NULL)

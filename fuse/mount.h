@@ -47,8 +47,37 @@ struct handle_table {
 	uint32_t *unreplied, n_unreplied;
 };
 
+/* What the daemon knows of the kernel's caches. Only kernel/ uses it. */
+struct kernel_pages {
+	struct invalidator *invalidator, *behind;
+	uint32_t n_behind;               /* fibers in invalidate_inode_behind */
+	struct passthrough *passthrough; /* NULL without stage_dir */
+	struct hmap sizes;               /* struct kernel_size */
+	struct list previous;            /* of files that the previous daemon had open */
+	struct turnq probe_turns;
+	uint32_t n_probes, n_idle_probes;
+	struct kernel_size_helper {
+		pid_t pid;
+		int fd; /* a socket: inode numbers to the helper, its answers back */
+	} idle_probes[4];
+	bool probes_refused; /* the kernel does not let the helper open inodes by number */
+	bool refusal_logged; /* that the kernel keeps checking old owners for this reason */
+	bool owner_unknown;  /* the kernel did not take over a new owner; this has been logged */
+};
+
+/* Moves are made by kernel/request_loop.c. */
+enum mount_phase {
+	MOUNT_STARTS,
+	MOUNT_SERVES,     /* attached to the device */
+	MOUNT_HANDS_OVER, /* attached, but the reader reads no further requests */
+	MOUNT_DETACHED,
+	N_MOUNT_PHASES
+};
+
 /* A mount. Owner: the mount's loop. */
+#define LEATFS_MAGIC 0x4c465553u
 struct leatfs {
+	uint32_t magic;
 	/* Set by main.c before the first request. */
 	const struct fuse_lowlevel_ops *ops; /* what libfuse calls */
 	/* Called when the kernel has resent the request with that number, to the daemon that took
@@ -63,8 +92,6 @@ struct leatfs {
 	struct slot_pool *requests; /* buffers for large requests (writes) */
 	uint64_t aside;             /* bytes of large requests that are not in a slot */
 	uint64_t aside_until_us;    /* until then further ones move without waiting for a slot */
-	struct invalidator *invalidator, *behind;
-	struct passthrough *passthrough; /* NULL without stage_dir */
 	struct mount_metrics metrics;
 	struct estale_retry estale_retry;
 	struct readdirplus_policy readdirplus_policy;
@@ -72,14 +99,7 @@ struct leatfs {
 	struct list running; /* requests in flight: kernel/request_loop.c */
 	struct handle_table handles;
 	struct hmap dirs; /* open directories: ops/dir.c */
-	struct hmap kernel_sizes;
-	struct list previous_sizes; /* of files that the previous daemon had open */
-	struct turnq probe_turns; /* kernel/kernel_size.c */
-	uint32_t n_probes, n_idle_probes;
-	struct kernel_size_helper {
-		pid_t pid;
-		int fd; /* a socket: inode numbers to the helper, its answers back */
-	} idle_probes[4];
+	struct kernel_pages pages;
 	uint32_t max_write;
 	uint32_t max_background; /* background requests that the kernel has in flight at most */
 	uint32_t slow_ms;
@@ -90,16 +110,10 @@ struct leatfs {
 	uint64_t failed_us; /* when a failed request was last logged */
 	uint32_t n_running; /* request fibers */
 	uint32_t n_waiting; /* of n_running: fibers that wait for a file lock */
-	uint32_t n_behind;  /* of n_running: fibers in invalidate_inode_behind */
 	struct restart *restart;  /* what the next daemon takes over */
 	struct fiber *reader;
-	bool handing_over; /* the reader reads no further requests */
 	bool init_differs; /* libfuse would answer INIT differently from the previous daemon */
-	/* The kernel does not let the helper of kernel/kernel_size.c open inodes by number. */
-	bool probes_refused;
-	bool refusal_logged; /* that the kernel keeps checking old owners for this reason */
-	bool owner_unknown;  /* the kernel did not take over a new owner; this has been logged */
-	bool mounted;
+	enum mount_phase phase;
 	char mountpoint[4096];
 };
 
@@ -117,7 +131,12 @@ struct mount_file {
 /* The mount that the request belongs to. */
 static inline struct leatfs *req_fs(fuse_req_t req)
 {
-	return fuse_req_userdata(req);
+	return CAST_OBJ(fuse_req_userdata(req), struct leatfs, LEATFS_MAGIC);
+}
+
+static inline bool mount_is_attached(const struct leatfs *fs)
+{
+	return fs->phase == MOUNT_SERVES || fs->phase == MOUNT_HANDS_OVER;
 }
 
 /* The node id of the directory that is mounted is 1, whatever its inode number. */

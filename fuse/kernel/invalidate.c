@@ -90,6 +90,7 @@ static void stop(struct invalidator **at)
 	pthread_cond_signal(&v->wake);
 	pthread_mutex_unlock(&v->lock);
 	pthread_join(v->thread, NULL);
+	ASSERT(v->n == 0);
 	pthread_cond_destroy(&v->wake);
 	pthread_mutex_destroy(&v->lock);
 	free(v);
@@ -98,14 +99,14 @@ static void stop(struct invalidator **at)
 
 int invalidator_start(struct leatfs *fs)
 {
-	TRY(start(fs, &fs->invalidator));
-	return start(fs, &fs->behind);
+	TRY(start(fs, &fs->pages.invalidator));
+	return start(fs, &fs->pages.behind);
 }
 
 void invalidator_stop(struct leatfs *fs)
 {
-	stop(&fs->invalidator);
-	stop(&fs->behind);
+	stop(&fs->pages.invalidator);
+	stop(&fs->pages.behind);
 }
 
 static bool put(struct invalidator *v, const struct job *j)
@@ -114,6 +115,7 @@ static bool put(struct invalidator *v, const struct job *j)
 
 	pthread_mutex_lock(&v->lock);
 	space = v->n < RING;
+	ASSERT(!v->stop && v->n <= RING);
 	if (space)
 		v->ring[(v->head + v->n++) % RING] = *j;
 	pthread_cond_signal(&v->wake);
@@ -132,16 +134,10 @@ static void queue(struct leatfs *fs, struct invalidator **v, const struct job *j
 		loop_post(fs->loop, j->then);
 }
 
-void invalidate_inode(struct leatfs *fs, struct ino ino, int64_t off, int64_t len)
+void invalidate_inode(struct leatfs *fs, struct ino ino, int64_t off, int64_t len,
+		      struct mail *then)
 {
-	if (fs->invalidator)
-		queue(fs, &fs->invalidator, &(struct job){ino, off, len, NULL});
-}
-
-void invalidate_inode_then(struct leatfs *fs, struct ino ino, int64_t off, int64_t len,
-			   struct mail *then)
-{
-	queue(fs, &fs->invalidator, &(struct job){ino, off, len, then});
+	queue(fs, &fs->pages.invalidator, &(struct job){ino, off, len, then});
 }
 
 static void job_done(struct mail *m)
@@ -173,10 +169,10 @@ void invalidate_inode_now(struct leatfs *fs, struct ino ino, int64_t off, int64_
 {
 	struct done d = {.mail.fn = job_done};
 
-	if (!fs->invalidator)
+	if (!fs->pages.invalidator)
 		return;
 	waitq_init(&d.waiting);
-	queue(fs, &fs->invalidator, &(struct job){ino, off, len, &d.mail});
+	queue(fs, &fs->pages.invalidator, &(struct job){ino, off, len, &d.mail});
 	while (!d.done)
 		wait_for(&d, NO_DEADLINE);
 }
@@ -184,25 +180,26 @@ void invalidate_inode_now(struct leatfs *fs, struct ino ino, int64_t off, int64_
 /* Reserves a quarter of the background requests for the write-back that pages wait for. */
 static bool may_wait(const struct leatfs *fs)
 {
-	return fs->n_behind < fs->max_background - fs->max_background / 4;
+	return fs->pages.n_behind < fs->max_background - fs->max_background / 4;
 }
 
 void invalidate_inode_behind(struct leatfs *fs, struct ino ino, int64_t off, int64_t len)
 {
-	struct done *d = fs->behind ? malloc(sizeof(*d)) : NULL;
+	struct done *d = fs->pages.behind ? malloc(sizeof(*d)) : NULL;
 	uint64_t until;
 
 	if (!d) {
-		invalidate_inode(fs, ino, off, len);
+		invalidate_inode(fs, ino, off, len, NULL);
 		return;
 	}
 	until = loop_deadline_ms(may_wait(fs) ? BEHIND_MS : BEHIND_LAST_MS);
 	*d = (struct done){.mail.fn = job_done};
 	waitq_init(&d->waiting);
-	fs->n_behind++;
-	queue(fs, &fs->behind, &(struct job){ino, off, len, &d->mail});
+	fs->pages.n_behind++;
+	queue(fs, &fs->pages.behind, &(struct job){ino, off, len, &d->mail});
 	wait_for(d, until);
-	fs->n_behind--;
+	ASSERT(fs->pages.n_behind > 0);
+	fs->pages.n_behind--;
 	d->abandoned = !d->done;
 	if (d->done)
 		free(d);

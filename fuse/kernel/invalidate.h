@@ -20,12 +20,10 @@ int invalidator_start(struct leatfs *fs) CHECK_RESULT;
 /* Sends what is queued, and ends both threads. Threads that were not started are fine. */
 void invalidator_stop(struct leatfs *fs);
 
-/* Queues a notification. Yields only while the queue is full. */
-void invalidate_inode(struct leatfs *fs, struct ino ino, int64_t off, int64_t len);
-/* Queues a notification, and posts `then` to the loop when it has been sent. Yields only while the
- * queue is full. */
-void invalidate_inode_then(struct leatfs *fs, struct ino ino, int64_t off, int64_t len,
-			   struct mail *then);
+/* Queues a notification, and posts `then` to the loop when it has been sent; NULL: nothing. Yields
+ * only while the queue is full. */
+void invalidate_inode(struct leatfs *fs, struct ino ino, int64_t off, int64_t len,
+		      struct mail *then);
 /* Queues a notification, and waits until it has been sent. Must not be called while the current
  * request holds a page. Yields. */
 void invalidate_inode_now(struct leatfs *fs, struct ino ino, int64_t off, int64_t len);

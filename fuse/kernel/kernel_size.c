@@ -53,6 +53,7 @@
 #include "common/rt/loop.h"
 #include "common/rt/net.h"
 #include "fuse/kernel/invalidate.h"
+#include "fuse/kernel/kernel_pages.h"
 #include "fuse/kernel/kernel_size_helper.h"
 
 #define PROBE_US       30000000u
@@ -71,8 +72,10 @@
 /* Helpers that run concurrently: other clients may truncate many open files of this machine. */
 #define PROBES_MAX 32u
 
+#define KERNEL_SIZE_MAGIC 0x4c4b5a45u
 struct kernel_size {
-	struct hmap_node node; /* of fs->kernel_sizes, by ino */
+	uint32_t magic;
+	struct hmap_node node; /* of fs->pages.sizes, by ino */
 	struct leatfs *fs;
 	struct ino ino;
 	uint32_t n_refs;
@@ -110,9 +113,9 @@ static struct kernel_size *find(const struct leatfs *fs, struct ino ino)
 {
 	struct hmap_node *n;
 
-	if (fs->kernel_sizes.n == 0)
+	if (fs->pages.sizes.n == 0)
 		return NULL;
-	for (n = hmap_find(&fs->kernel_sizes, hash_u64(ino.v)); n != NULL; n = hmap_find_next(n))
+	for (n = hmap_find(&fs->pages.sizes, hash_u64(ino.v)); n != NULL; n = hmap_find_next(n))
 		if (ino_equal(container_of(n, struct kernel_size, node)->ino, ino))
 			return container_of(n, struct kernel_size, node);
 	return NULL;
@@ -126,7 +129,8 @@ struct kernel_size *kernel_size_get(struct leatfs *fs, struct ino ino)
 		k = malloc(sizeof(*k));
 		if (k == NULL)
 			return NULL;
-		*k = (struct kernel_size){.fs = fs,
+		*k = (struct kernel_size){.magic = KERNEL_SIZE_MAGIC,
+					 .fs = fs,
 					 .ino = ino,
 					 .most = SIZE_UNKNOWN,
 					 .noted = SIZE_UNKNOWN,
@@ -135,7 +139,7 @@ struct kernel_size *kernel_size_get(struct leatfs *fs, struct ino ino)
 		waitq_init(&k->gone);
 		waitq_init(&k->answered);
 		list_init(&k->reads);
-		hmap_insert(&fs->kernel_sizes, &k->node, hash_u64(ino.v));
+		hmap_insert(&fs->pages.sizes, &k->node, hash_u64(ino.v));
 	}
 	k->n_refs++;
 	return k;
@@ -143,9 +147,15 @@ struct kernel_size *kernel_size_get(struct leatfs *fs, struct ino ino)
 
 void kernel_size_put(struct kernel_size *k)
 {
-	if (k == NULL || --k->n_refs > 0)
+	if (k == NULL)
 		return;
-	hmap_remove(&k->fs->kernel_sizes, &k->node);
+	ASSERT(k->n_refs > 0);
+	if (--k->n_refs > 0)
+		return;
+	ASSERT(k->n_busy == 0 && k->n_short == 0 && list_empty(&k->reads));
+	ASSERT(!k->previous && !k->tail && k->asker == 0);
+	hmap_remove(&k->fs->pages.sizes, &k->node);
+	k->magic = 0;
 	free(k);
 }
 
@@ -171,6 +181,7 @@ void kernel_size_idle(struct kernel_size *k)
 {
 	if (k == NULL)
 		return;
+	ASSERT(k->n_busy > 0);
 	k->n_busy--;
 	k->busy_us = loop_now_us();
 	kernel_size_put(k);
@@ -257,6 +268,7 @@ static void end_gone(struct kernel_size *k)
 		if (!list_empty(&k->reads) &&
 		    list_entry(k->reads.next, struct kernel_size_reader, link)->seq < k->gone_seq)
 			return;
+		ASSERT(k->n_gone <= k->n_short && k->n_gone < k->n_refs);
 		k->n_refs -= k->n_gone;
 		k->n_short -= k->n_gone;
 		k->n_gone = 0;
@@ -268,6 +280,7 @@ static void end_gone(struct kernel_size *k)
 static void gone(struct kernel_size *k)
 {
 	k->n_gone_next++;
+	ASSERT(k->n_gone + k->n_gone_next <= k->n_short);
 	end_gone(k);
 }
 
@@ -278,22 +291,18 @@ void kernel_size_gone(struct kernel_size *k)
 	kernel_size_put(k);
 }
 
-void kernel_size_read(struct leatfs *fs, struct ino ino, struct kernel_size_reader *r)
+void kernel_size_read(struct kernel_size *k, struct kernel_size_reader *r)
 {
-	r->k = kernel_size_busy(fs, ino);
-	if (r->k == NULL)
-		return;
-	r->seq = r->k->next_seq++;
-	list_push(&r->k->reads, &r->link);
+	ASSERT(k->n_busy > 0);
+	r->seq = k->next_seq++;
+	list_push(&k->reads, &r->link);
 }
 
-void kernel_size_answered(struct kernel_size_reader *r)
+void kernel_size_answered(struct kernel_size *k, struct kernel_size_reader *r)
 {
-	if (r->k == NULL)
-		return;
+	ASSERT(k->n_busy > 0 && !list_empty(&k->reads) && r->seq < k->next_seq);
 	list_remove(&r->link);
-	end_gone(r->k);
-	kernel_size_idle(r->k);
+	end_gone(k);
 }
 
 /* ---- after a previous daemon ---- */
@@ -309,7 +318,7 @@ int kernel_size_previous(struct leatfs *fs, struct ino ino)
 		return 0;
 	}
 	k->previous = true;
-	list_push(&fs->previous_sizes, &k->previous_link);
+	list_push(&fs->pages.previous, &k->previous_link);
 	return 0;
 }
 
@@ -319,6 +328,7 @@ static void previous_gone(struct mail *m)
 {
 	struct kernel_size *k = container_of(m, struct kernel_size, previous_gone);
 
+	ASSERT(k->previous);
 	k->previous = false;
 	waitq_wake_all(&k->gone);
 	kernel_size_idle(k);
@@ -328,12 +338,12 @@ void kernel_size_drop_previous(struct leatfs *fs)
 {
 	struct list *n;
 
-	while ((n = list_pop(&fs->previous_sizes)) != NULL) {
+	while ((n = list_pop(&fs->pages.previous)) != NULL) {
 		struct kernel_size *k = container_of(n, struct kernel_size, previous_link);
 
 		k->n_busy++;
 		k->previous_gone.fn = previous_gone;
-		invalidate_inode_then(fs, k->ino, 0, 0, &k->previous_gone);
+		invalidate_inode(fs, k->ino, 0, 0, &k->previous_gone);
 	}
 }
 
@@ -355,9 +365,10 @@ bool kernel_size_not_notified(const struct leatfs *fs, struct ino ino, uint64_t 
  * smaller size. Without that each later reply with that size would start another drop. */
 static void drop_tail(void *arg)
 {
-	struct kernel_size *k = arg;
+	struct kernel_size *k = CAST_OBJ(arg, struct kernel_size, KERNEL_SIZE_MAGIC);
 	uint64_t from, len;
 
+	ASSERT(k->tail && k->n_short > 0);
 	k->n_refs++;
 	while ((from = k->tail_from) != NO_TAIL) {
 		uint64_t begun_us = 0;
@@ -558,14 +569,14 @@ static void probe_start(void *arg)
  * page that a READ has locked, perhaps the READ that needs a helper now. */
 static bool idle_probe(struct leatfs *fs, struct kernel_size_helper *ret_probe)
 {
-	for (uint32_t i = fs->n_idle_probes; i-- > 0;) {
-		struct kernel_size_helper p = fs->idle_probes[i];
+	for (uint32_t i = fs->pages.n_idle_probes; i-- > 0;) {
+		struct kernel_size_helper p = fs->pages.idle_probes[i];
 		char ready;
 		ssize_t n = recv(p.fd, &ready, 1, MSG_DONTWAIT);
 
 		if (n < 0 && errno == EAGAIN)
 			continue;
-		fs->idle_probes[i] = fs->idle_probes[--fs->n_idle_probes];
+		fs->pages.idle_probes[i] = fs->pages.idle_probes[--fs->pages.n_idle_probes];
 		*ret_probe = p;
 		if (n == 1)
 			return true;
@@ -588,16 +599,16 @@ static int probe_get(struct leatfs *fs, struct kernel_size_helper *ret_probe)
 
 static void probe_put(struct leatfs *fs, const struct kernel_size_helper *p, bool good)
 {
-	if (good && fs->n_idle_probes < ARRAY_SIZE(fs->idle_probes))
-		fs->idle_probes[fs->n_idle_probes++] = *p;
+	if (good && fs->pages.n_idle_probes < ARRAY_SIZE(fs->pages.idle_probes))
+		fs->pages.idle_probes[fs->pages.n_idle_probes++] = *p;
 	else
 		net_close(p->fd);
 }
 
 void kernel_size_fini(struct leatfs *fs)
 {
-	while (fs->n_idle_probes > 0)
-		net_close(fs->idle_probes[--fs->n_idle_probes].fd);
+	while (fs->pages.n_idle_probes > 0)
+		net_close(fs->pages.idle_probes[--fs->pages.n_idle_probes].fd);
 }
 
 /* Sends the helper the file, and receives what the kernel has of it after the helper's request. */
@@ -608,6 +619,7 @@ static int probe_ask(struct kernel_size *k, const struct kernel_size_helper *p, 
 	struct iovec answer = {ret_seen, sizeof(*ret_seen)};
 	int rc = -LE_DISCONNECTED;
 
+	ASSERT(k->asker == 0 && !k->asks);
 	k->asker = p->pid;
 	if (send(p->fd, &file, sizeof(file), MSG_NOSIGNAL) == sizeof(file))
 		rc = net_recv_all(p->fd, &answer, 1, until_us);
@@ -619,9 +631,9 @@ static int probe_ask(struct kernel_size *k, const struct kernel_size_helper *p, 
 
 static bool may_start(void *arg)
 {
-	const struct leatfs *fs = arg;
+	const struct leatfs *fs = CAST_OBJ(arg, struct leatfs, LEATFS_MAGIC);
 
-	return fs->n_probes < PROBES_MAX;
+	return fs->pages.n_probes < PROBES_MAX;
 }
 
 static int run_probe(struct kernel_size *k, uint64_t until_us, struct probe_answer *ret_seen)
@@ -631,23 +643,23 @@ static int run_probe(struct kernel_size *k, uint64_t until_us, struct probe_answ
 	uint32_t n_idle;
 	int rc;
 
-	TRY(turnq_wait(&fs->probe_turns, may_start, fs, NO_DEADLINE, until_us));
-	fs->n_probes++;
+	TRY(turnq_wait(&fs->pages.probe_turns, may_start, fs, NO_DEADLINE, until_us));
+	fs->pages.n_probes++;
 	metric_add(&fs->metrics.size_probes, 1);
 	do {
-		n_idle = fs->n_idle_probes;
+		n_idle = fs->pages.n_idle_probes;
 		rc = probe_get(fs, &p);
 		if (rc < 0)
 			break;
 		rc = probe_ask(k, &p, until_us, ret_seen);
 		probe_put(fs, &p, rc >= 0);
 		if (rc >= 0 && ret_seen->err != 0) {
-			fs->probes_refused |= ret_seen->err == EPERM;
+			fs->pages.probes_refused |= ret_seen->err == EPERM;
 			rc = status_from_errno((int)ret_seen->err);
 		}
 	} while (rc == -LE_DISCONNECTED && n_idle > 0);
-	fs->n_probes--;
-	turnq_wake(&fs->probe_turns);
+	fs->pages.n_probes--;
+	turnq_wake(&fs->pages.probe_turns);
 	return rc == -LE_DISCONNECTED ? -LE_IO : rc;
 }
 

@@ -1,28 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The kernel's i_size of files of which the kernel shows pages without a lease, and the kernel's
- * idea of an inode's owner. kernel_size.c says why both matter.
+ * idea of an inode's owner. kernel_size.c says why both matter. These functions are for kernel/;
+ * kernel_pages.h declares those for the other rooms.
  *
  * Terms: a page is *short* when the reply to READ did not fill it, so that the rest of it is zeros.
  * No program may read these zeros as data, so no reply raises i_size beyond the end of the data
  * until the page has been dropped. The *helper* is a process that makes the kernel request
  * attributes (kernel_size_helper.h).
  *
- * Owner: the mount's loop.
+ * Owner: the mount's loop. Functions do not yield, unless the comment says otherwise.
  */
 #ifndef LEAT_FUSE_KERNEL_KERNEL_SIZE_H
 #define LEAT_FUSE_KERNEL_KERNEL_SIZE_H
-
-#include <sys/types.h>
 
 #include "fuse/mount.h"
 
 struct kernel_size;
 
 /* The daemon's record of an inode's i_size, shared by all open files of the inode. get takes a
- * reference, put drops it (NULL is fine). get returns NULL if there is no memory. Do not yield. */
+ * reference, put drops it (NULL is fine). get returns NULL if there is no memory. */
 struct kernel_size *kernel_size_get(struct leatfs *fs, struct ino ino);
 void kernel_size_put(struct kernel_size *k);
+/* busy and idle enclose an operation (a read or write for pages, a drop of pages). When it ends,
+ * the kernel discards replies to requests that it sent earlier. busy returns NULL if the inode has
+ * no record, else a reference that idle drops. idle accepts NULL. */
+struct kernel_size *kernel_size_busy(struct leatfs *fs, struct ino ino);
+void kernel_size_idle(struct kernel_size *k);
+
+/* A READ that fills pages, from its arrival until its reply. k must be busy. */
+struct kernel_size_reader {
+	struct list link;
+	uint64_t seq;
+};
+void kernel_size_read(struct kernel_size *k, struct kernel_size_reader *r);
+void kernel_size_answered(struct kernel_size *k, struct kernel_size_reader *r);
+
 /* True if i_size is certainly not above `end`. False means that i_size may be above it. */
 bool kernel_size_within(const struct kernel_size *k, uint64_t end);
 /* Call before a short reply to READ with data up to `end`: has the helper make the kernel request
@@ -30,55 +43,22 @@ bool kernel_size_within(const struct kernel_size *k, uint64_t end);
  * Returns 0: read again, and call again if the read is still short; -LE_INTR; -LE_IO: the helper
  * cannot make the kernel do so, or the file was truncated repeatedly for PROBE_US. Yields. */
 int kernel_size_before_reply(struct kernel_size *k, uint64_t end, uint64_t *begun_us) CHECK_RESULT;
-
-/* A READ that fills pages, from its arrival until its reply. Do not yield. */
-struct kernel_size_reader {
-	struct list link;
-	struct kernel_size *k; /* NULL: the inode has no record */
-	uint64_t seq;
-};
-void kernel_size_read(struct leatfs *fs, struct ino ino, struct kernel_size_reader *r);
-void kernel_size_answered(struct kernel_size_reader *r);
+/* Call visible before a short reply with data up to `end`, and the other when the pages that it
+ * filled have been dropped. */
+void kernel_size_visible(struct kernel_size *k, uint64_t end);
+void kernel_size_gone(struct kernel_size *k);
+/* Waits at most 20 ms while a request of the helper is in flight, since the kernel would discard
+ * the reply if the caller's operation ended now. Yields. */
+void kernel_size_wait(struct kernel_size *k);
+/* The reply that is about to be sent sets i_size to 0. */
+void kernel_size_emptied(struct leatfs *fs, struct ino ino);
 
 /* Notes that the kernel may have pages of the inode which a previous daemon filled. Until they are
- * dropped, replies give the file no bytes. Returns 0 or -LE_NOMEM. Does not yield. */
+ * dropped, replies give the file no bytes. Returns 0 or -LE_NOMEM. */
 int kernel_size_previous(struct leatfs *fs, struct ino ino) CHECK_RESULT;
 /* Queues the notifications that drop all such pages. Does not wait for them; a notification that is
  * queued later is sent after they are dropped. Yields only while the queue is full. */
 void kernel_size_drop_previous(struct leatfs *fs);
-
-/* Call visible before a short reply with data up to `end`, and the other when the pages that it
- * filled have been dropped. Do not yield. */
-void kernel_size_visible(struct kernel_size *k, uint64_t end);
-void kernel_size_gone(struct kernel_size *k);
-
-/* begin: call when a request for attributes arrives from the thread; returns the time. notify: call
- * before the reply that gives the kernel *size. It waits (at most CHUNK_LEASE_MS) until no short
- * page would show zeros below *size; if the kernel might discard the reply, the helper makes the
- * kernel request the attributes first. For the helper's request it lowers *size instead of waiting.
- * begun_us: what begin returned; 0: the kernel never discards this reply. Returns true if it has
- * waited. Yields. */
-uint64_t kernel_size_begin(struct leatfs *fs, struct ino ino, pid_t who);
-bool kernel_size_notify(struct leatfs *fs, struct ino ino, pid_t who, uint64_t begun_us,
-		     uint64_t *size);
-/* True if kernel_size_notify would have to wait for short pages. Does not yield. */
-bool kernel_size_not_notified(const struct leatfs *fs, struct ino ino, uint64_t size);
-
-/* busy and idle enclose an operation (a write, a drop of pages). When it ends, the kernel discards
- * replies to requests that it sent earlier. busy returns NULL if the inode has no record; idle
- * accepts NULL. Do not yield. */
-struct kernel_size *kernel_size_busy(struct leatfs *fs, struct ino ino);
-void kernel_size_idle(struct kernel_size *k);
-/* Waits at most 20 ms while a request of the helper is in flight, since the kernel would discard
- * the reply if the caller's operation ended now. Yields. */
-void kernel_size_wait(struct kernel_size *k);
-/* Makes the kernel drop the attributes of an inode. The kernel takes no page lock for it, so the
- * call is safe before a reply. Does not yield. */
-void kernel_size_forget_attr(struct leatfs *fs, struct ino ino);
-/* The reply that is about to be sent raises i_size to `size` at least, or sets it to 0. Do not
- * yield. */
-void kernel_size_grown(struct leatfs *fs, struct ino ino, uint64_t size);
-void kernel_size_emptied(struct leatfs *fs, struct ino ino);
 
 /* Makes the kernel request owner and group of an inode until it has those of the metadata server.
  * Returns 0, -LE_NOT_READY while pages of a previous daemon exist, -LE_TIMEDOUT after OWNER_MS, or

@@ -12,6 +12,7 @@
 #include "client/stage/store/staged.h"
 #include "common/base/hmap.h"
 #include "common/base/log.h"
+#include "fuse/kernel/kernel_pages.h"
 #include "fuse/restart/restart_state.h"
 
 /* linux/fuse.h of Linux 6.9. fuse_passthrough_close needs a request, which not every close has. */
@@ -139,8 +140,10 @@ void passthrough_destroy(struct passthrough *p)
 	free(p);
 }
 
-void passthrough_negotiate(struct passthrough *p, struct fuse_conn_info *conn)
+void passthrough_negotiate(struct leatfs *fs, struct fuse_conn_info *conn)
 {
+	struct passthrough *p = fs->pages.passthrough;
+
 	if (!p || p->mode == PASS_OFF)
 		return;
 #ifdef HAVE_PASSTHROUGH
@@ -150,9 +153,9 @@ void passthrough_negotiate(struct passthrough *p, struct fuse_conn_info *conn)
 	}
 	/* With a stack depth no file system can be stacked over this mount, so it is set only where
 	 * it is needed. */
-	if (!p->fs->restart->init_done)
-		p->fs->restart->on_overlay = on_overlay(p->dirs);
-	conn->max_backing_stack_depth = p->fs->restart->on_overlay;
+	if (!fs->restart->init_done)
+		fs->restart->on_overlay = on_overlay(p->dirs);
+	conn->max_backing_stack_depth = fs->restart->on_overlay;
 	p->why_not = NULL;
 #else
 	(void)conn, (void)on_overlay;
@@ -162,9 +165,10 @@ void passthrough_negotiate(struct passthrough *p, struct fuse_conn_info *conn)
 
 /* ---- inodes ---- */
 
+/* p may be NULL. */
 static struct pass_inode *inode_find(const struct passthrough *p, uint64_t ino)
 {
-	struct hmap_node *n = hmap_find(&p->inodes, hash_u64(ino));
+	struct hmap_node *n = p ? hmap_find(&p->inodes, hash_u64(ino)) : NULL;
 
 	for (; n; n = hmap_find_next(n)) {
 		struct pass_inode *i = container_of(n, struct pass_inode, node);
@@ -204,7 +208,7 @@ static bool writes(uint32_t flags)
 
 static bool is_busy(const struct leatfs *fs, uint64_t ino)
 {
-	struct pass_inode *i = fs->passthrough ? inode_find(fs->passthrough, ino) : NULL;
+	struct pass_inode *i = inode_find(fs->pages.passthrough, ino);
 
 	/* The metadata server refuses to change a sealed file. */
 	return i && i->n_pass > 0 && !i->sealed;
@@ -212,7 +216,7 @@ static bool is_busy(const struct leatfs *fs, uint64_t ino)
 
 void passthrough_changed(struct leatfs *fs, uint64_t ino)
 {
-	struct pass_inode *i = fs->passthrough ? inode_find(fs->passthrough, ino) : NULL;
+	struct pass_inode *i = inode_find(fs->pages.passthrough, ino);
 
 	if (i && !i->sealed)
 		i->changed = true;
@@ -231,11 +235,11 @@ int passthrough_begin(struct leatfs *fs, uint64_t ino, uint32_t flags, struct pa
 	struct pass_file *f;
 
 	*ret_file = NULL;
-	if (!fs->passthrough || !writes(flags))
+	if (!fs->pages.passthrough || !writes(flags))
 		return 0;
 	if (is_busy(fs, ino))
 		return -LE_BUSY;
-	f = file_create(fs->passthrough, ino);
+	f = file_create(fs->pages.passthrough, ino);
 	if (!f)
 		return -LE_NOMEM;
 	/* From here on no open file of the inode starts to pass through. */
@@ -261,6 +265,7 @@ void passthrough_end(struct pass_file *f)
 	if (!f)
 		return;
 	i = f->inode;
+	ASSERT(i->users >= i->n_plain + i->n_pass && i->users > 0);
 	i->n_plain -= f->how == HOW_PLAIN;
 	i->n_pass -= f->how == HOW_PASS;
 	if (f->how == HOW_PASS && i->n_pass == 0) {
@@ -274,6 +279,7 @@ void passthrough_end(struct pass_file *f)
 	if (f->copy)
 		staged_put(f->copy);
 	if (--i->users == 0) {
+		ASSERT(i->n_plain == 0 && i->n_pass == 0 && i->copy == NULL);
 		hmap_remove(&f->p->inodes, &i->node);
 		free(i);
 	}
@@ -346,6 +352,7 @@ static void decide(fuse_req_t req, struct pass_file *f, struct fuse_file_info *f
 {
 	struct pass_inode *i = f->inode;
 
+	ASSERT(f->how == HOW_NONE);
 	if (i->n_pass > 0) {
 		reply_passed(f, fi);
 		return;
@@ -376,13 +383,13 @@ int passthrough_open(fuse_req_t req, const struct attr *attr, struct fuse_file_i
 	struct leatfs *fs = req_fs(req);
 	struct pass_file *f = *file;
 
-	if (!fs->passthrough)
+	if (!fs->pages.passthrough)
 		return 0;
 	/* If another mount created the file first, it exists already. */
 	if (writes((uint32_t)fi->flags) && is_busy(fs, attr->ino.v))
 		return -LE_BUSY;
 	if (!f) {
-		f = file_create(fs->passthrough, attr->ino.v);
+		f = file_create(fs->pages.passthrough, attr->ino.v);
 		if (!f)
 			return -LE_NOMEM;
 		f->writer = writes((uint32_t)fi->flags);
@@ -429,9 +436,9 @@ int passthrough_resume(struct leatfs *fs, uint64_t ino, uint32_t flags,
 	struct pass_inode *i;
 
 	*ret_file = NULL;
-	if (!fs->passthrough)
+	if (!fs->pages.passthrough)
 		return 0;
-	f = file_create(fs->passthrough, ino);
+	f = file_create(fs->pages.passthrough, ino);
 	if (!f)
 		return -LE_NOMEM;
 	i = f->inode;
@@ -538,7 +545,7 @@ bool passthrough_read(fuse_req_t req, struct pass_file *f, size_t size, off_t of
 
 void passthrough_status(const struct leatfs *fs, char *buf, size_t size)
 {
-	const struct passthrough *p = fs->passthrough;
+	const struct passthrough *p = fs->pages.passthrough;
 	struct staged_stats st = {0};
 	const char *text = "off: no stage_dir is given";
 	char why[128];

@@ -10,10 +10,11 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/base/state_machine.h"
 #include "common/rt/net.h"
 #include "fuse/kernel/invalidate.h"
 #include "fuse/kernel/kernel_mount.h"
-#include "fuse/kernel/kernel_size.h"
+#include "fuse/kernel/kernel_pages.h"
 #include "fuse/restart/restart_state.h"
 
 /*
@@ -44,7 +45,23 @@
 #define HAND_OVER_REQUESTS_MS 2000u
 #define HAND_OVER_DRAIN_MS    20000u
 
+#define TO(phase) (1u << MOUNT_##phase)
+STATE_MACHINE(mount_moves, "mount", N_MOUNT_PHASES,
+	      .states = {"starts", "serves", "hands over", "detached"},
+	      .allowed = {
+		      [MOUNT_STARTS] = TO(SERVES),
+		      [MOUNT_SERVES] = TO(HANDS_OVER) | TO(DETACHED),
+		      [MOUNT_HANDS_OVER] = TO(SERVES) | TO(DETACHED),
+	      })
+
+static void move(struct leatfs *fs, enum mount_phase to)
+{
+	fs->phase = state_machine_move(&mount_moves, fs->phase, to);
+}
+
+#define REQUEST_MAGIC 0x4c524551u
 struct request {
+	uint32_t magic;
 	struct mount_request pub;
 	struct request *next_free;
 	struct list link; /* of fs->running */
@@ -88,6 +105,7 @@ static struct request *request_get(struct leatfs *fs)
 		r = malloc(sizeof(*r));
 		if (!r)
 			return NULL;
+		r->magic = REQUEST_MAGIC;
 	}
 	r->pub = (struct mount_request){.fs = fs};
 	r->aside = NULL;
@@ -97,6 +115,7 @@ static struct request *request_get(struct leatfs *fs)
 static void request_put(struct request *r)
 {
 	slot_unref(r->pub.slot);
+	ASSERT(r->aside == NULL || r->pub.fs->aside >= r->len);
 	if (r->aside)
 		r->pub.fs->aside -= r->len;
 	free(r->aside);
@@ -399,12 +418,12 @@ static void request_end(struct request *r, const struct fuse_in_header *h)
 	 * changed, and for a later truncation it has dropped no pages. */
 	kernel_size_forget_attr(r->pub.fs, ino_of(r->pub.fs, h->nodeid));
 	if (h->opcode == FUSE_SETATTR || h->opcode == FUSE_OPEN)
-		invalidate_inode(r->pub.fs, ino_of(r->pub.fs, h->nodeid), 0, 0);
+		invalidate_inode(r->pub.fs, ino_of(r->pub.fs, h->nodeid), 0, 0, NULL);
 }
 
 static void serve_request(void *arg)
 {
-	struct request *r = arg;
+	struct request *r = CAST_OBJ(arg, struct request, REQUEST_MAGIC);
 	struct leatfs *fs = r->pub.fs;
 	struct fuse_buf buf = {.mem = (void *)r->pub.data, .size = r->len};
 	struct fuse_in_header header = {0};
@@ -431,6 +450,7 @@ static void serve_request(void *arg)
 	metric_hist_add(&fs->metrics.request_us, us);
 	log_if_slow(fs, &header, us);
 	request_put(r);
+	ASSERT(fs->n_running > fs->n_waiting);
 	fs->n_running--;
 	metric_set(&fs->metrics.running, fs->n_running);
 }
@@ -526,9 +546,9 @@ static int read_requests(struct leatfs *fs, int fd)
 void session_hand_over(struct leatfs *fs)
 {
 	/* A second interrupt would make a wait in hand_over fail. */
-	if (fs->handing_over)
+	if (fs->phase != MOUNT_SERVES)
 		return;
-	fs->handing_over = true;
+	move(fs, MOUNT_HANDS_OVER);
 	if (fs->reader)
 		fiber_interrupt(fs->reader);
 }
@@ -554,7 +574,7 @@ static bool hand_over(struct leatfs *fs)
 				       "again (Linux 6.9 does)"
 				     : "written data are not durable yet; try again later");
 	fs->restart->n_refused++;
-	fs->handing_over = false;
+	move(fs, MOUNT_SERVES);
 	return false;
 }
 
@@ -577,9 +597,9 @@ bool session_serve(struct leatfs *fs)
 
 	fs->reader = fiber_self();
 	while (!loop_stopping(fs->loop) && !fuse_session_exited(fs->session)) {
-		int status = fs->handing_over ? -LE_INTR : serve_some(fs, fd);
+		int status = fs->phase == MOUNT_HANDS_OVER ? -LE_INTR : serve_some(fs, fd);
 
-		if (fs->handing_over && (status >= 0 || status == -LE_INTR)) {
+		if (fs->phase == MOUNT_HANDS_OVER && (status >= 0 || status == -LE_INTR)) {
 			if (hand_over(fs))
 				return true;
 			continue;
@@ -662,7 +682,7 @@ int session_mount(struct leatfs *fs, const struct mount_options *o, int device_f
 		close(fd);
 		return status;
 	}
-	fs->mounted = true;
+	move(fs, MOUNT_SERVES);
 	look_at_mount(fs);
 	return 0;
 }
@@ -671,15 +691,16 @@ int session_take_over(struct leatfs *fs, int device_fd)
 {
 	TRY(session_attach(fs, device_fd));
 	TRY(init_replay(fs));
-	fs->mounted = true;
+	move(fs, MOUNT_SERVES);
 	return 0;
 }
 
 void session_detach(struct leatfs *fs)
 {
-	if (fs->mounted)
-		kernel_unmount(fs->mountpoint, fuse_session_fd(fs->session));
-	fs->mounted = false;
+	if (!mount_is_attached(fs))
+		return;
+	kernel_unmount(fs->mountpoint, fuse_session_fd(fs->session));
+	move(fs, MOUNT_DETACHED);
 }
 
 void session_end(struct leatfs *fs)

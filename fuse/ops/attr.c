@@ -8,8 +8,7 @@
 #include <sys/sysmacros.h>
 
 #include "common/proto/mds_proto.h"
-#include "fuse/kernel/kernel_size.h"
-#include "fuse/kernel/passthrough.h"
+#include "fuse/kernel/kernel_pages.h"
 #include "fuse/kernel/request_loop.h"
 #include "fuse/ops/credentials.h"
 #include "fuse/ops/reply.h"

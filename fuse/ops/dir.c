@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "fuse/kernel/ino32.h"
-#include "fuse/kernel/kernel_size.h"
+#include "fuse/kernel/kernel_pages.h"
 #include "fuse/ops/credentials.h"
 #include "fuse/ops/reply.h"
 #include "fuse/restart/restart_state.h"
@@ -279,7 +279,7 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
 
 static int take_entry(void *arg, const struct ll_dirent *e)
 {
-	struct mount_dir *d = arg;
+	struct mount_dir *d = CAST_OBJ(arg, struct mount_dir, MOUNT_DIR_MAGIC);
 
 	if (d->n == BATCH_MAX)
 		return 1;

@@ -4,11 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-#include "fuse/kernel/invalidate.h"
-#include "fuse/kernel/kernel_size.h"
-#include "fuse/kernel/passthrough.h"
+#include "fuse/kernel/kernel_pages.h"
 #include "fuse/kernel/request_loop.h"
 #include "fuse/ops/credentials.h"
 #include "fuse/ops/lock.h"
@@ -91,18 +88,6 @@ static void reply_created(fuse_req_t req, int status, struct place at, struct ll
 	answered(fs, fi, fuse_reply_create(req, &e, fi));
 }
 
-/* Another mount may have made the file first, and this mount may use it by another name. The kernel
- * drops its pages when it gets the reply; if the caller was killed, the kernel had its reply
- * before. */
-static void emptied_by_create(struct leatfs *fs, struct ino ino)
-{
-	kernel_size_emptied(fs, ino);
-	if (!interrupt_already_replied(&fs->interrupts))
-		return;
-	kernel_size_forget_attr(fs, ino);
-	invalidate_inode(fs, ino, 0, 0);
-}
-
 void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	       struct fuse_file_info *fi)
 {
@@ -117,7 +102,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 			   (uint32_t)fi->flags, &file, &attr);
 	reply_created(req, status, (struct place){ino_of(fs, parent), name}, file, &attr, fi);
 	if (status == 0 && (fi->flags & O_TRUNC))
-		emptied_by_create(fs, attr.ino);
+		kernel_pages_emptied(fs, attr.ino);
 }
 
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
@@ -180,122 +165,8 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (changed && !ll_leased(fs->client, ino_of(fs, ino)))
 		kernel_size_forget_attr(fs, ino_of(fs, ino));
 	if (fi->flags & O_TRUNC)
-		kernel_size_emptied(fs, ino_of(fs, ino));
+		kernel_pages_emptied(fs, ino_of(fs, ino));
 	answered(fs, fi, fuse_reply_open(req, fi));
-}
-
-/* True for a request that fills or writes pages of the kernel: of a file that was opened under a
- * lease, or of a mapping. A request that bypasses pages has a lock owner. Without a lease other
- * clients may change the file while the kernel has such pages. */
-static bool by_pages(const struct fuse_file_info *fi)
-{
-	return fi->lock_owner == 0;
-}
-
-/* Pages that a read or write without a lease leaves in the kernel, and that must be dropped. */
-struct passing_pages {
-	struct mail mail;
-	struct ll_chunk_leases *leases; /* of a read */
-	struct kernel_size *known;
-	bool is_short; /* the reply was short */
-};
-
-static struct passing_pages *passing_begin(struct kernel_size *busy)
-{
-	struct passing_pages *p = busy ? malloc(sizeof(*p)) : NULL;
-
-	if (p)
-		*p = (struct passing_pages){.known = busy};
-	else
-		kernel_size_idle(busy);
-	return p;
-}
-
-static void passing_end(struct passing_pages *p)
-{
-	if (p->leases)
-		ll_release_leases(p->leases);
-	if (p->is_short)
-		kernel_size_gone(p->known);
-	kernel_size_idle(p->known);
-	free(p);
-}
-
-static void pages_gone(struct mail *m)
-{
-	passing_end(container_of(m, struct passing_pages, mail));
-}
-
-/* Drops the pages. A write by another client does not complete before that, since it waits
- * for their chunk leases. */
-static void drop_passing(struct leatfs *fs, struct passing_pages *p, fuse_ino_t ino, off_t off,
-			 size_t size)
-{
-	p->mail.fn = pages_gone;
-	kernel_size_wait(p->known);
-	invalidate_inode_then(fs, ino_of(fs, ino), off, (int64_t)size, &p->mail);
-}
-
-static void drop_pages(struct leatfs *fs, const struct fuse_file_info *fi, fuse_ino_t ino,
-		       off_t off, size_t size)
-{
-	struct passing_pages *p;
-
-	if (!by_pages(fi) || ll_leased(fs->client, ino_of(fs, ino)))
-		return;
-	p = passing_begin(kernel_size_busy(fs, ino_of(fs, ino)));
-	if (p)
-		drop_passing(fs, p, ino, off, size);
-	else
-		invalidate_inode(fs, ino_of(fs, ino), off, (int64_t)size);
-}
-
-/* Reads for pages. What the reply lacks becomes zeros in a page, and no program may read them
- * (kernel/kernel_size.c). This applies under a lease, too: i_size may be older than the lease, and
- * the lease may be recalled meanwhile. */
-static int read_pages(struct leatfs *fs, const struct mount_file *mf, off_t off, size_t size,
-		      struct ll_data *data, struct passing_pages *p)
-{
-	const struct ino ino = ll_file_ino(mf->file);
-	uint64_t begun_us = 0, end;
-
-	for (;;) {
-		if (ll_leased(fs->client, ino))
-			TRY(ll_read(mf->file, (uint64_t)off, (uint32_t)size, data));
-		else
-			TRY(ll_read_leased(mf->file, (uint64_t)off, (uint32_t)size, data,
-					   &p->leases));
-		end = (uint64_t)off + data->len;
-		if (data->len == size || kernel_size_within(p->known, end))
-			break;
-		ll_data_release(data);
-		if (p->leases)
-			ll_release_leases(p->leases);
-		p->leases = NULL;
-		TRY(kernel_size_before_reply(p->known, end, &begun_us));
-	}
-	p->is_short = data->len < size && !ll_leased(fs->client, ino);
-	if (p->is_short)
-		kernel_size_visible(p->known, end);
-	return 0;
-}
-
-/* Like read_pages(). *ret_passing: the pages that the reply fills; they must be dropped unless
- * there is a lease by then. */
-static int read_passing(struct leatfs *fs, const struct mount_file *mf, off_t off, size_t size,
-			struct ll_data *data, struct passing_pages **ret_passing)
-{
-	struct passing_pages *p = passing_begin(kernel_size_busy(fs, ll_file_ino(mf->file)));
-	int rc;
-
-	if (!p)
-		return -LE_NOMEM;
-	rc = read_pages(fs, mf, off, size, data, p);
-	if (rc < 0)
-		passing_end(p);
-	else
-		*ret_passing = p;
-	return rc;
 }
 
 static void reply_data(fuse_req_t req, struct ll_data *d)
@@ -311,56 +182,28 @@ static void reply_data(fuse_req_t req, struct ll_data *d)
 
 void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-	struct leatfs *fs = req_fs(req);
 	struct mount_file *mf = file_of(req, fi);
-	struct passing_pages *passing = NULL;
-	struct kernel_size_reader reader = {.k = NULL};
 	struct interruptible interruptible;
+	struct page_io *io;
 	struct ll_data d;
 	int status;
 
+	(void)ino;
 	if (passthrough_read(req, mf->pass, size, off))
 		return;
-	if (by_pages(fi) && !mf->known && !ll_leased(fs->client, ino_of(fs, ino)))
-		mf->known = kernel_size_get(fs, ino_of(fs, ino));
-	if (by_pages(fi)) {
-		ll_leaves_pages(mf->file);
-		kernel_size_read(fs, ino_of(fs, ino), &reader);
+	io = page_read_begin(req_fs(req), mf, fi, off, size);
+	if (!io) {
+		reply_status(req, -LE_NOMEM);
+		return;
 	}
 	req_interruptible_begin(req, &interruptible);
-	if (reader.k)
-		status = read_passing(fs, mf, off, size, &d, &passing);
-	else
-		status = ll_read(mf->file, (uint64_t)off, (uint32_t)size, &d);
+	status = page_read(io, mf->file, &d);
 	req_interruptible_end(req, &interruptible);
 	if (status < 0)
 		reply_status(req, status);
 	else
 		reply_data(req, &d);
-	kernel_size_answered(&reader);
-	if (passing &&
-	    (passing->leases || passing->is_short || !ll_leased(fs->client, ino_of(fs, ino))))
-		drop_passing(fs, passing, ino, off, size);
-	else if (passing)
-		passing_end(passing);
-	else if (status >= 0)
-		drop_pages(fs, fi, ino, off, size);
-}
-
-/* Drops the pages that a write without a lease leaves in the kernel, since other clients may change
- * the file after the reply. Only whole pages: the kernel may hold a page that was written in part
- * until it has the reply. If such a page is up to date, a read has filled it, and that read drops
- * it (drop_passing). */
-static void drop_written(struct leatfs *fs, struct mount_request *mr, fuse_ino_t ino, off_t off,
-			 int64_t n)
-{
-	const int64_t page = sysconf(_SC_PAGESIZE);
-	const int64_t from = (off + page - 1) / page * page, to = (off + n) / page * page;
-
-	if (from >= to)
-		return;
-	session_request_bytes_end(mr);
-	invalidate_inode_behind(fs, ino_of(fs, ino), from, to - from);
+	page_io_replied(io);
 }
 
 static int64_t write_data(struct ll_file *f, const struct mount_request *mr, const char *buf,
@@ -382,38 +225,30 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	struct mount_request *mr = session_request();
 	struct leatfs *fs = req_fs(req);
 	struct mount_file *mf = file_of(req, fi);
-	struct kernel_size *known = kernel_size_busy(fs, ino_of(fs, ino));
+	struct page_io *io = page_write_begin(fs, mf, fi, off, size);
 	int64_t n = 0;
 
+	(void)ino;
+	if (!io) {
+		reply_status(req, -LE_NOMEM);
+		return;
+	}
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 16)
 	if (fi->kill_suidgid)
 		n = drop_set_ids(req, ino);
 #endif
-	if (by_pages(fi) || fi->writepage)
-		ll_leaves_pages(mf->file);
 	if ((mf->flags & O_APPEND) && !fi->writepage)
 		ll_set_append(mf->file, (fi->flags & O_APPEND) != 0);
 	if (n == 0)
 		n = write_data(mf->file, mr, buf, size, off, fi->writepage);
+	page_written(io, mf->file, mr, n);
 	if (n < 0) {
-		kernel_size_idle(known);
 		reply_status(req, (int)n);
-		return;
+	} else {
+		metric_add(&fs->metrics.written_bytes, (uint64_t)n);
+		fuse_reply_write(req, (size_t)n);
 	}
-	metric_add(&fs->metrics.written_bytes, (uint64_t)n);
-	/* Drops pages that a read filled meanwhile: the kernel does not drop them at the end of an
-	 * asynchronous direct write. A write-back (fi->writepage) may use the same file, and would
-	 * wait for its own page. */
-	if (n > 0 && !fi->writepage && ll_past_pages(mf->file)) {
-		session_request_bytes_end(mr);
-		invalidate_inode_behind(fs, ino_of(fs, ino), off, n);
-	} else if (by_pages(fi) && !fi->writepage && !ll_leased(fs->client, ino_of(fs, ino))) {
-		drop_written(fs, mr, ino, off, n);
-	}
-	kernel_size_grown(fs, ino_of(fs, ino), (uint64_t)(off + n));
-	kernel_size_idle(known);
-	fuse_reply_write(req, (size_t)n);
-	drop_pages(fs, fi, ino, off, size);
+	page_io_replied(io);
 }
 
 void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -475,7 +310,7 @@ void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse
 	 * pages writes them back. The kernel holds the inode's lock but no page, and a request that
 	 * holds a page does not wait for that lock. */
 	if (ll_has_mapped(file_of(req, fi)->file))
-		invalidate_inode_now(fs, ino_of(fs, ino), 0, 0);
+		kernel_pages_drop(fs, ino_of(fs, ino));
 	req_interruptible_begin(req, &interruptible);
 	at = ll_seek(file_of(req, fi)->file, (uint64_t)off, whence);
 	req_interruptible_end(req, &interruptible);

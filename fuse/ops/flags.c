@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <linux/fs.h>
 
-#include "fuse/kernel/kernel_size.h"
+#include "fuse/kernel/kernel_pages.h"
 #include "fuse/ops/credentials.h"
 #include "fuse/ops/reply.h"
 

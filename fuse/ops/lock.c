@@ -5,7 +5,7 @@
 #include <sys/file.h>
 
 #include "common/base/log.h"
-#include "fuse/kernel/invalidate.h"
+#include "fuse/kernel/kernel_pages.h"
 #include "fuse/ops/reply.h"
 #include "fuse/ops/request.h"
 #include "fuse/restart/handle_table.h"
@@ -84,14 +84,14 @@ static int set(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,
 	req_interruptible(req, wait);
 	fs->n_waiting += wait;
 	status = ll_lock(mf->file, want, wait);
+	ASSERT(fs->n_waiting >= wait && fs->n_waiting <= fs->n_running);
 	fs->n_waiting -= wait;
 	req_interruptible(req, false);
 	if (status == 0 && want->type != FILE_LOCK_NONE)
 		open_files_lock(fs, mf, want->owner);
 	/* A program that gets the lock must read what other clients wrote before. */
-	if (status == 0 && want->type != FILE_LOCK_NONE &&
-	    !ll_leased(req_fs(req)->client, ino_of(fs, ino)))
-		invalidate_inode_now(req_fs(req), ino_of(fs, ino), 0, 0);
+	if (status == 0 && want->type != FILE_LOCK_NONE && !ll_leased(fs->client, ino_of(fs, ino)))
+		kernel_pages_drop(fs, ino_of(fs, ino));
 	return status;
 }
 

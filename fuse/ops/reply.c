@@ -6,7 +6,7 @@
 
 #include "common/base/log.h"
 #include "fuse/kernel/ino32.h"
-#include "fuse/kernel/kernel_size.h"
+#include "fuse/kernel/kernel_pages.h"
 
 #define LOG_AGAIN_US 1000000u
 #define NS_PER_S     1000000000ll

@@ -3,7 +3,7 @@
 
 #include <sys/stat.h>
 
-#include "fuse/kernel/kernel_size.h"
+#include "fuse/kernel/kernel_pages.h"
 #include "fuse/ops/credentials.h"
 
 #define GROUPS_MAX 256u

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/ops/table.h"
 
-#include "fuse/kernel/passthrough.h"
+#include "fuse/kernel/kernel_pages.h"
 #include "fuse/ops/attr.h"
 #include "fuse/ops/dir.h"
 #include "fuse/ops/file.h"
@@ -10,7 +10,7 @@
 
 static void fs_init(void *userdata, struct fuse_conn_info *conn)
 {
-	struct leatfs *fs = userdata;
+	struct leatfs *fs = CAST_OBJ(userdata, struct leatfs, LEATFS_MAGIC);
 
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
 	static const uint64_t want[] = {
@@ -52,7 +52,7 @@ static void fs_init(void *userdata, struct fuse_conn_info *conn)
 	else
 		conn->want |= conn->capable & (FUSE_CAP_FLOCK_LOCKS | FUSE_CAP_POSIX_LOCKS);
 #endif
-	passthrough_negotiate(fs->passthrough, conn);
+	passthrough_negotiate(fs, conn);
 	conn->max_write = fs->max_write;
 	conn->max_readahead = fs->max_write;
 	conn->max_background = fs->max_background;

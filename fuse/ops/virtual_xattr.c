@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "fuse/kernel/passthrough.h"
+#include "fuse/kernel/kernel_pages.h"
 #include "fuse/ops/credentials.h"
 #include "fuse/ops/reply.h"
 #include "fuse/ops/virtual_quota.h"

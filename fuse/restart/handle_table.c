@@ -4,9 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "fuse/kernel/invalidate.h"
-#include "fuse/kernel/kernel_size.h"
-#include "fuse/kernel/passthrough.h"
+#include "fuse/kernel/kernel_pages.h"
 #include "fuse/restart/restart_state.h"
 
 #define PLACE_MASK 0xffffffffu
@@ -57,6 +55,7 @@ int open_files_add(fuse_req_t req, struct mount_file *mf, struct fuse_file_info 
 		at = k->files_top;
 	else
 		return -LE_NFILE;
+	ASSERT(fs->handles.files[at] == NULL && !k->files[at].used);
 	f = &k->files[at];
 	*f = (struct restart_file){
 		.ino = ll_file_ino(mf->file).v,
@@ -87,12 +86,12 @@ void open_files_end(struct leatfs *fs, struct mount_file *mf)
 {
 	/* While the entry is used, a next daemon would take the file over and release its locks. */
 	ll_unlock_all(mf->file);
+	ASSERT(fs->handles.files[mf->place] == mf && fs->handles.n_free < RESTART_FILES_MAX);
 	fs->handles.files[mf->place] = NULL;
 	fs->restart->files[mf->place].used = 0;
 	RESTART_BARRIER();
 	fs->handles.free_places[fs->handles.n_free++] = mf->place;
-	passthrough_end(mf->pass);
-	kernel_size_put(mf->known);
+	kernel_pages_closed(mf);
 	ll_release(mf->file);
 	mf->magic = 0;
 	free(mf);
@@ -121,10 +120,11 @@ static int resume_one(struct leatfs *fs, struct client *c, uint32_t at)
 	if (mf == NULL)
 		return -LE_NOMEM;
 	*mf = (struct mount_file){.magic = MOUNT_FILE_MAGIC, .flags = f->flags, .place = at};
-	status = kernel_size_previous(fs, (struct ino){f->ino});
+	status = kernel_pages_resume(fs, mf, f);
 	if (status == 0)
 		status = ll_resume_file(c, (struct ino){f->ino}, &cred, f->flags, &mf->file);
 	if (status < 0) {
+		kernel_pages_closed(mf);
 		free(mf);
 		return status;
 	}
@@ -136,7 +136,7 @@ static int resume_one(struct leatfs *fs, struct client *c, uint32_t at)
 
 int open_files_resume(void *arg, struct client *c)
 {
-	struct leatfs *fs = arg;
+	struct leatfs *fs = CAST_OBJ(arg, struct leatfs, LEATFS_MAGIC);
 	uint32_t n = 0;
 
 	/* The previous daemon may have been killed between setting used and files_top. */
@@ -163,8 +163,6 @@ int open_files_resumed(struct leatfs *fs)
 
 		if (fs->handles.files[at] == NULL)
 			continue;
-		TRY(passthrough_resume(fs, f->ino, f->flags, &f->pass,
-				       &fs->handles.files[at]->pass));
 		for (uint32_t i = 0; i < RESTART_OWNERS; i++)
 			if (f->owners[i] != 0)
 				ll_resume_owner(fs->handles.files[at]->file, f->owners[i]);
@@ -190,11 +188,9 @@ void open_files_resent(struct leatfs *fs, uint64_t unique)
 /* Only of files that are open: no program reads pages of others. */
 void open_files_drop_pages(void *arg)
 {
-	struct leatfs *fs = arg;
+	struct leatfs *fs = CAST_OBJ(arg, struct leatfs, LEATFS_MAGIC);
 
-	kernel_size_drop_previous(fs);
-	/* Notifications are sent in order: when this one has been sent, all of them have. */
-	invalidate_inode_now(fs, fs->root, -1, 0);
-	if (fs->mounted)
+	kernel_pages_drop_previous(fs);
+	if (mount_is_attached(fs))
 		ll_previous_pages_gone(fs->client);
 }

@@ -11,10 +11,9 @@
 #include "common/base/log.h"
 #include "common/rt/env.h"
 #include "common/rt/env_real.h"
-#include "fuse/kernel/invalidate.h"
+#include "fuse/kernel/kernel_pages.h"
 #include "fuse/kernel/kernel_size.h"
 #include "fuse/kernel/kernel_size_helper.h"
-#include "fuse/kernel/passthrough.h"
 #include "fuse/kernel/request_loop.h"
 #include "fuse/ops/table.h"
 #include "fuse/restart/handle_table.h"
@@ -108,6 +107,7 @@ static struct leatfs *daemon_init(struct client *c)
 	assert_true(rig.n_daemons < RIG_DAEMONS);
 	rig.daemons[rig.n_daemons] = (struct rig_daemon){.ended = false};
 	*fs = (struct leatfs){
+		.magic = LEATFS_MAGIC,
 		.ops = &mount_ops,
 		.on_resent = open_files_resent,
 		.root = rig.o.root ? (struct ino){rig.o.root} : LEAT_ROOT_INO,
@@ -124,19 +124,14 @@ static struct leatfs *daemon_init(struct client *c)
 		.mountpoint = "/nonexistent",
 	};
 	hmap_init(&fs->dirs, 64);
-	hmap_init(&fs->kernel_sizes, 64);
-	list_init(&fs->previous_sizes);
-	turnq_init(&fs->probe_turns);
 	interrupt_init(&fs->interrupts);
 	list_init(&fs->running);
 	assert_int_equal(open_files_init(fs), 0);
-	assert_int_equal(invalidator_start(fs), 0);
 	assert_int_equal(slot_pool_create(fs->max_write + 4096, RIG_REQUESTS, &fs->requests), 0);
-	if (rig.o.stage_dir)
-		assert_int_equal(passthrough_create(fs, rig.o.stage_dir, rig.o.passthrough,
-						    &fs->passthrough),
-				 0);
-	assert_int_equal(passthrough_start(fs->passthrough), 0);
+	assert_int_equal(kernel_pages_create(fs, rig.o.stage_dir ? rig.o.stage_dir : "",
+					     rig.o.passthrough),
+			 0);
+	assert_int_equal(kernel_pages_start(fs), 0);
 	return fs;
 }
 
@@ -188,17 +183,15 @@ static void daemon_fini(struct rig_daemon *d)
 		restart->files[at].used = used;
 	}
 	kernel_size_drop_previous(fs);
-	invalidator_stop(fs);
+	kernel_pages_destroy(fs);
 	fiber_yield(); /* the mail that it posts */
 	assert_int_equal(fiber_sleep_us(1000), 0);
-	kernel_size_fini(fs);
 	session_end(fs);
 	free(fs->handles.files);
 	free(fs->handles.free_places);
 	free(fs->handles.unreplied);
 	hmap_fini(&fs->dirs);
-	hmap_fini(&fs->kernel_sizes);
-	passthrough_destroy(fs->passthrough);
+	hmap_fini(&fs->pages.sizes);
 	if (fs->n_running == 0)
 		slot_pool_destroy(fs->requests);
 }
@@ -270,7 +263,7 @@ static void main_fiber(void *arg)
 	daemon_init(fake_start());
 	restart->root = rig.daemons[0].fs.root;
 	assert_int_equal(session_attach(&rig.daemons[0].fs, kernel_device(&rig.k)), 0);
-	rig.daemons[0].fs.mounted = true;
+	rig.daemons[0].fs.phase = MOUNT_SERVES;
 	start_serving();
 	kernel_init(&rig.k, &init);
 	rig.test();

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "fuse/kernel/kernel_pages.h"
 #include "fuse/kernel/kernel_size.h"
 
 #define UNTIL_MS 30000u
@@ -121,11 +122,11 @@ static void nobody_can_ask(void)
 	rig_helper->dies = true;
 	rig_helper->n_answers = UINT32_MAX;
 	assert_int_equal(kernel_wait(&rig.k, send_page_read(0), &r), EIO);
-	assert_false(rig.fs->probes_refused);
+	assert_false(rig.fs->pages.probes_refused);
 	rig_helper->dies = false;
 	rig_helper->err = EPERM;
 	assert_int_equal(kernel_wait(&rig.k, send_page_read(0), &r), EIO);
-	assert_true(rig.fs->probes_refused);
+	assert_true(rig.fs->pages.probes_refused);
 	/* A program that reads without the page cache gets no zeros. */
 	assert_int_equal(kernel_read(&rig.k, node, fh, 0, 4096, &r), 0);
 	assert_int_equal(r.len, 100);
@@ -174,19 +175,18 @@ static void reads_in_flight(void)
 
 	open_it(100);
 	k = kernel_size_get(rig.fs, n->attr.ino);
-	kernel_size_read(rig.fs, n->attr.ino, &before);
+	assert_ptr_equal(kernel_size_busy(rig.fs, n->attr.ino), k);
+	kernel_size_read(k, &before);
 	kernel_size_visible(k, 100);
 	kernel_size_gone(k);
 	assert_true(kernel_size_not_notified(rig.fs, n->attr.ino, 200));
-	kernel_size_read(rig.fs, n->attr.ino, &after);
-	kernel_size_answered(&before);
+	kernel_size_read(k, &after);
+	kernel_size_answered(k, &before);
 	assert_false(kernel_size_not_notified(rig.fs, n->attr.ino, 200));
-	kernel_size_answered(&after);
+	kernel_size_answered(k, &after);
+	kernel_size_idle(k);
 	kernel_size_put(k);
 	/* A file that is not open with pages has no record. */
-	kernel_size_read(rig.fs, n->attr.ino, &before);
-	assert_null(before.k);
-	kernel_size_answered(&before);
 	assert_null(kernel_size_busy(rig.fs, n->attr.ino));
 	kernel_size_idle(NULL);
 	kernel_size_put(NULL);
@@ -328,10 +328,10 @@ static void pages_of_another_daemon(void)
 	kernel_size_drop_previous(rig.fs);
 	assert_int_equal(kernel_owner_refresh(rig.fs, n->attr.ino), -LE_NOT_READY);
 	kernel_take(&rig.k, 1, UNTIL_MS);
-	for (int i = 0; rig.fs->kernel_sizes.n > 0 && i < 1000; i++)
+	for (int i = 0; rig.fs->pages.sizes.n > 0 && i < 1000; i++)
 		assert_int_equal(fiber_sleep_us(1000), 0);
 	assert_false(kernel_size_not_notified(rig.fs, n->attr.ino, 1));
-	assert_int_equal(rig.fs->kernel_sizes.n, 0);
+	assert_int_equal(rig.fs->pages.sizes.n, 0);
 }
 RIG_TEST(pages_of_another_daemon)
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/proto/types.h"
+#include "fuse/kernel/kernel_pages.h"
 #include "fuse/kernel/passthrough.h"
 #include "tests/unit/fuse/fake_staged.h"
 
