@@ -23,6 +23,7 @@ void interrupt_init(struct interrupts *k)
 
 void interruptible_init(struct interruptible *r, pid_t thread, const struct interrupt_ops *ops)
 {
+	r->magic = INTERRUPTIBLE_MAGIC;
 	list_init(&r->link);
 	r->fiber = fiber_self();
 	r->thread = thread;
@@ -32,7 +33,9 @@ void interruptible_init(struct interruptible *r, pid_t thread, const struct inte
 
 void interruptible_fini(struct interruptible *r)
 {
+	ASSERT(r->magic == INTERRUPTIBLE_MAGIC && r->fiber == fiber_self());
 	list_remove(&r->link);
+	r->magic = 0;
 	(void)fiber_interrupt_clear();
 }
 

@@ -26,7 +26,9 @@
 #include "common/base/list.h"
 #include "common/rt/fiber.h"
 
+#define INTERRUPTIBLE_MAGIC 0x4c494e54u
 struct interruptible {
+	uint32_t magic;
 	struct list link; /* of signalled or answered, after the caller got a signal */
 	struct fiber *fiber;
 	pid_t thread;

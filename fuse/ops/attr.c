@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fuse/ops/attr.h"
-
+/* Operations on attributes, extended attributes, symbolic links and statfs. */
 #include <errno.h>
 #include <linux/fuse.h>
 #include <stdlib.h>
@@ -11,8 +10,8 @@
 #include "fuse/kernel/kernel_pages.h"
 #include "fuse/kernel/request_loop.h"
 #include "fuse/ops/credentials.h"
+#include "fuse/ops/handlers.h"
 #include "fuse/ops/reply.h"
-#include "fuse/ops/set_ids.h"
 #include "fuse/ops/virtual_xattr.h"
 #include "fuse/restart/handle_table.h"
 
@@ -21,22 +20,29 @@
 /* What only the owner may set. */
 #define SET_BY_OWNER (SET_MODE | SET_UID | SET_GID | SET_ATIME | SET_MTIME)
 
-void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+/* Loads the attributes for a request. Returns when that began, or 0 after replying an error. */
+static uint64_t load_attr(fuse_req_t req, fuse_ino_t ino, struct attr *ret_attr)
 {
 	struct leatfs *fs = req_fs(req);
 	uint64_t begun_us = kernel_size_begin(fs, ino_of(fs, ino), fuse_req_ctx(req)->pid);
 	struct req_cred rc;
-	struct attr attr;
 	int status;
 
-	(void)fi;
 	req_cred_init(req, &rc);
-	status = ll_getattr(fs->client, &rc.cred, ino_of(fs, ino), &attr);
-	if (status < 0) {
+	status = ll_getattr(fs->client, &rc.cred, ino_of(fs, ino), ret_attr);
+	if (status < 0)
 		reply_status(req, status);
-		return;
-	}
-	reply_attr(req, begun_us, &attr);
+	return status < 0 ? 0 : begun_us;
+}
+
+void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct attr attr;
+	uint64_t begun_us = load_attr(req, ino, &attr);
+
+	(void)fi;
+	if (begun_us != 0)
+		reply_attr(req, begun_us, &attr);
 }
 
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18)
@@ -49,19 +55,12 @@ static struct statx_timestamp statx_time(int64_t ns)
 
 void op_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask, struct fuse_file_info *fi)
 {
-	struct leatfs *fs = req_fs(req);
-	uint64_t begun_us = kernel_size_begin(fs, ino_of(fs, ino), fuse_req_ctx(req)->pid);
-	struct req_cred rc;
 	struct attr a;
-	int status;
+	uint64_t begun_us = load_attr(req, ino, &a);
 
 	(void)flags, (void)mask, (void)fi;
-	req_cred_init(req, &rc);
-	status = ll_getattr(fs->client, &rc.cred, ino_of(fs, ino), &a);
-	if (status < 0) {
-		reply_status(req, status);
+	if (begun_us == 0)
 		return;
-	}
 	double timeout_s = attr_timeout_s(req, begun_us, &a);
 	struct statx sx = {
 		.stx_mask = STATX_BASIC_STATS | STATX_BTIME,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The caller of a request: user, groups, capabilities. The kernel sends user, group and thread id;
- * the rest is read from /proc. A thread that has ended has no groups and no capabilities. */
+/* The caller of a request: user, groups, capabilities, and which bits of a mode it may keep. The
+ * kernel sends user, group and thread id; the rest is read from /proc. A thread that has ended has
+ * no groups and no capabilities. */
 #ifndef LEAT_FUSE_OPS_CREDENTIALS_H
 #define LEAT_FUSE_OPS_CREDENTIALS_H
 
@@ -24,5 +25,14 @@ void req_cred_of_owner(fuse_req_t req, fuse_ino_t ino, struct req_cred *rc);
 /* True if the caller has CAP_SYS_ADMIN in the daemon's own user namespace. Reads /proc; does not
  * yield. */
 bool req_is_admin(fuse_req_t req);
+
+/* For a file that is written or truncated: removes the bits that the caller may not leave, that is
+ * set-user-id always; set-group-id where the group may execute the file, and otherwise only if the
+ * caller is not in that group. Returns 0 or a status. Yields. */
+int drop_set_ids(fuse_req_t req, fuse_ino_t ino) CHECK_RESULT;
+/* Like drop_set_ids(), but does nothing if the caller is root. For requests in which the kernel
+ * does not report whether the caller may leave the bits; a caller with CAP_FSETID removes them,
+ * too. Yields. */
+int drop_set_ids_for_user(fuse_req_t req, fuse_ino_t ino) CHECK_RESULT;
 
 #endif

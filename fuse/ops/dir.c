@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fuse/ops/dir.h"
-
+/* Operations on names: lookup, creation, removal, rename, links, directory listing. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include "fuse/kernel/ino32.h"
 #include "fuse/kernel/kernel_pages.h"
 #include "fuse/ops/credentials.h"
+#include "fuse/ops/handlers.h"
 #include "fuse/ops/reply.h"
 #include "fuse/restart/restart_state.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fuse/ops/file.h"
-
+/* Operations on open files: create, open, read, write, flush, fsync, fallocate, seek, copy,
+ * release. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -8,10 +8,8 @@
 #include "fuse/kernel/kernel_pages.h"
 #include "fuse/kernel/request_loop.h"
 #include "fuse/ops/credentials.h"
-#include "fuse/ops/lock.h"
+#include "fuse/ops/handlers.h"
 #include "fuse/ops/reply.h"
-#include "fuse/ops/request.h"
-#include "fuse/ops/set_ids.h"
 #include "fuse/restart/handle_table.h"
 #include "common/proto/mds_proto.h"
 
@@ -32,9 +30,7 @@ static void set_caching(struct leatfs *fs, struct ino ino, struct fuse_file_info
 	fi->parallel_direct_writes = 1;
 #endif
 	/* flush reports write-back errors at close, and releases locks: a reader has no errors */
-#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 11)
 	fi->noflush = fs->local_locks && (fi->flags & O_ACCMODE) == O_RDONLY;
-#endif
 }
 
 /* Makes the daemon's record of an open file, and fills in fi for the kernel. Takes over file and
@@ -169,6 +165,27 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	answered(fs, fi, fuse_reply_open(req, fi));
 }
 
+static void signalled(fuse_req_t req, void *arg)
+{
+	struct interruptible *r = CAST_OBJ(arg, struct interruptible, INTERRUPTIBLE_MAGIC);
+
+	interrupt_signal(&req_fs(req)->interrupts, r);
+}
+
+/* Between the two the current fiber, which serves req, is interrupted if the caller is killed
+ * (kernel/interrupt.h). */
+static void interruptible_begin(fuse_req_t req, struct interruptible *r)
+{
+	interruptible_init(r, fuse_req_ctx(req)->pid, NULL);
+	fuse_req_interrupt_func(req, signalled, r);
+}
+
+static void interruptible_end(fuse_req_t req, struct interruptible *r)
+{
+	fuse_req_interrupt_func(req, NULL, NULL);
+	interruptible_fini(r);
+}
+
 static void reply_data(fuse_req_t req, struct ll_data *d)
 {
 	struct iovec iov[LL_VECS_MAX];
@@ -196,9 +213,9 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 		reply_status(req, -LE_NOMEM);
 		return;
 	}
-	req_interruptible_begin(req, &interruptible);
+	interruptible_begin(req, &interruptible);
 	status = page_read(io, mf->file, &d);
-	req_interruptible_end(req, &interruptible);
+	interruptible_end(req, &interruptible);
 	if (status < 0)
 		reply_status(req, status);
 	else
@@ -280,9 +297,9 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 	struct interruptible interruptible;
 
 	(void)ino;
-	req_interruptible_begin(req, &interruptible);
+	interruptible_begin(req, &interruptible);
 	int status = ll_fsync(file_of(req, fi)->file, datasync != 0);
-	req_interruptible_end(req, &interruptible);
+	interruptible_end(req, &interruptible);
 	reply_status(req, status);
 }
 
@@ -311,9 +328,9 @@ void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse
 	 * holds a page does not wait for that lock. */
 	if (ll_has_mapped(file_of(req, fi)->file))
 		kernel_pages_drop(fs, ino_of(fs, ino));
-	req_interruptible_begin(req, &interruptible);
+	interruptible_begin(req, &interruptible);
 	at = ll_seek(file_of(req, fi)->file, (uint64_t)off, whence);
-	req_interruptible_end(req, &interruptible);
+	interruptible_end(req, &interruptible);
 	if (at < 0)
 		reply_status(req, (int)at);
 	else

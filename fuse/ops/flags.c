@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fuse/ops/flags.h"
-
-#include <errno.h>
-#include <linux/fs.h>
-
-#include "fuse/kernel/kernel_pages.h"
-#include "fuse/ops/credentials.h"
-#include "fuse/ops/reply.h"
-
 /*
  * The inode flags of chattr(1) and lsattr(1). The kernel has checked permissions (only root makes a
  * file immutable or append-only). The kernel uses two forms, FS_IOC_GETFLAGS and FS_IOC_FSGETXATTR,
  * and requests the second before it sets the first.
  */
+#include <errno.h>
+#include <linux/fs.h>
+
+#include "fuse/kernel/kernel_pages.h"
+#include "fuse/ops/credentials.h"
+#include "fuse/ops/handlers.h"
+#include "fuse/ops/reply.h"
+
 static const struct {
 	uint32_t fs, xflag, attr;
 } flag_map[] = {

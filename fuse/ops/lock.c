@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fuse/ops/lock.h"
-
+/* Operations on file locks: fcntl(2) and flock(2). */
 #include <fcntl.h>
 #include <sys/file.h>
 
 #include "common/base/log.h"
 #include "fuse/kernel/kernel_pages.h"
+#include "fuse/ops/handlers.h"
 #include "fuse/ops/reply.h"
-#include "fuse/ops/request.h"
 #include "fuse/restart/handle_table.h"
 
 /*
@@ -74,6 +73,20 @@ void op_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct 
 	fuse_reply_lock(req, &answer);
 }
 
+static void interrupted(fuse_req_t req, void *arg)
+{
+	(void)req;
+	fiber_interrupt(arg);
+}
+
+/* may: any signal of the caller interrupts the current fiber from here on; else no longer. */
+static void interruptible(fuse_req_t req, bool may)
+{
+	fuse_req_interrupt_func(req, may ? interrupted : NULL, may ? fiber_self() : NULL);
+	if (!may)
+		(void)fiber_interrupt_clear();
+}
+
 static int set(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,
 	       const struct file_lock *want, bool wait)
 {
@@ -81,12 +94,12 @@ static int set(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,
 	struct leatfs *fs = req_fs(req);
 	int status;
 
-	req_interruptible(req, wait);
+	interruptible(req, wait);
 	fs->n_waiting += wait;
 	status = ll_lock(mf->file, want, wait);
 	ASSERT(fs->n_waiting >= wait && fs->n_waiting <= fs->n_running);
 	fs->n_waiting -= wait;
-	req_interruptible(req, false);
+	interruptible(req, false);
 	if (status == 0 && want->type != FILE_LOCK_NONE)
 		open_files_lock(fs, mf, want->owner);
 	/* A program that gets the lock must read what other clients wrote before. */

@@ -21,7 +21,6 @@
 #include "common/base/log.h"
 #include "common/base/notify.h"
 #include "fuse/kernel/kernel_mount.h"
-#include "fuse/restart/background.h"
 #include "fuse/restart/restart_state.h"
 
 #define ENV_NAME "LEAT_MOUNT_DAEMON"
@@ -539,6 +538,31 @@ int supervise(const struct mount_options *o, char **argv, int ready_fd)
 	}
 	let_go(&s);
 	return watch(&s, signal_fd);
+}
+
+void mount_log_alone(const struct mount_options *o)
+{
+	enum log_level level;
+
+	if (o->log_file[0])
+		return;
+	log_to_system(NULL);
+	if (log_level_parse(o->mount.log_level, &level) == 0)
+		log_set_level(level);
+}
+
+void mount_leave_terminal(const struct mount_options *o)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null >= 0) {
+		dup2(null, 0);
+		dup2(null, 1);
+		if (!o->log_file[0])
+			dup2(null, 2);
+		close(null);
+	}
+	mount_log_alone(o);
 }
 
 bool supervised_daemon(struct supervised *ret_s)

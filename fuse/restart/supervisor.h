@@ -28,4 +28,10 @@ struct supervised {
 /* Returns true if this process is the daemon of a supervisor, and fills in *ret_s. */
 bool supervised_daemon(struct supervised *ret_s);
 
+/* Sends the log to the system log, unless a log file was named. */
+void mount_log_alone(const struct mount_options *o);
+/* Replaces standard input and output by /dev/null, and standard error unless it is the log file;
+ * then redirects the log like mount_log_alone. */
+void mount_leave_terminal(const struct mount_options *o);
+
 #endif

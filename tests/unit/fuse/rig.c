@@ -15,7 +15,7 @@
 #include "fuse/kernel/kernel_size.h"
 #include "fuse/kernel/kernel_size_helper.h"
 #include "fuse/kernel/request_loop.h"
-#include "fuse/ops/table.h"
+#include "fuse/ops/handlers.h"
 #include "fuse/restart/handle_table.h"
 
 /* What Linux 6.9 offers in INIT, as far as a mount uses it: flags up to FUSE_INIT_EXT, and of the
