@@ -249,7 +249,7 @@ static int start(struct daemon *d)
 		return status;
 	if (!d->takes_over)
 		return session_mount(fs, &opts, d->device_fd);
-	TRY(open_files_resumed(fs));
+	open_files_resumed(fs);
 	return session_ask_again(fs);
 }
 

@@ -103,7 +103,7 @@ void kernel_pages_drop(struct leatfs *fs, struct ino ino)
 
 void kernel_pages_emptied(struct leatfs *fs, struct ino ino)
 {
-	kernel_size_emptied(fs, ino);
+	kernel_size_grown(fs, ino, 0);
 	if (!interrupt_already_replied(&fs->interrupts))
 		return;
 	kernel_size_forget_attr(fs, ino);
@@ -170,8 +170,8 @@ static void dropped(struct mail *m)
 	io_end(container_of(m, struct page_io, mail));
 }
 
-static struct page_io *io_begin(struct leatfs *fs, struct mount_file *mf,
-				const struct fuse_file_info *fi, off_t off, size_t size)
+struct page_io *page_io_begin(struct leatfs *fs, struct mount_file *mf,
+			      const struct fuse_file_info *fi, off_t off, size_t size, bool reads)
 {
 	struct page_io *io = malloc(sizeof(*io));
 
@@ -187,31 +187,12 @@ static struct page_io *io_begin(struct leatfs *fs, struct mount_file *mf,
 	list_init(&io->reader.link);
 	if (io->by_pages || io->writepage)
 		ll_leaves_pages(mf->file);
-	return io;
-}
-
-struct page_io *page_read_begin(struct leatfs *fs, struct mount_file *mf,
-				  const struct fuse_file_info *fi, off_t off, size_t size)
-{
-	struct page_io *io = io_begin(fs, mf, fi, off, size);
-
-	if (io == NULL || !io->by_pages)
-		return io;
-	if (mf->known == NULL && !ll_leased(fs->client, io->ino))
+	if (reads && io->by_pages && mf->known == NULL && !ll_leased(fs->client, io->ino))
 		mf->known = kernel_size_get(fs, io->ino);
-	io->busy = kernel_size_busy(fs, io->ino);
-	if (io->busy)
-		kernel_size_read(io->busy, &io->reader);
-	return io;
-}
-
-struct page_io *page_write_begin(struct leatfs *fs, struct mount_file *mf,
-				   const struct fuse_file_info *fi, off_t off, size_t size)
-{
-	struct page_io *io = io_begin(fs, mf, fi, off, size);
-
-	if (io != NULL)
+	if (!reads || io->by_pages)
 		io->busy = kernel_size_busy(fs, io->ino);
+	if (reads && io->busy)
+		kernel_size_read(io->busy, &io->reader);
 	return io;
 }
 

@@ -59,7 +59,7 @@ bool kernel_size_not_notified(const struct leatfs *fs, struct ino ino, uint64_t 
 /* Makes the kernel drop the attributes of an inode. The kernel takes no page lock for it, so the
  * call is safe before a reply. */
 void kernel_size_forget_attr(struct leatfs *fs, struct ino ino);
-/* The reply that is about to be sent raises i_size to `size` at least. */
+/* The reply that is about to be sent raises i_size to `size` at least; 0: or sets it to 0. */
 void kernel_size_grown(struct leatfs *fs, struct ino ino, uint64_t size);
 /* The request has emptied the file, of which programs may have pages by another name. The kernel
  * drops them when it gets the reply; if the caller was killed, the kernel had its reply before.
@@ -104,19 +104,14 @@ bool passthrough_read(fuse_req_t req, struct pass_file *f, size_t size, off_t of
 
 /*
  * A READ or WRITE, from its arrival until the pages that it leaves in the kernel have been dropped:
- *
- *   page_read_begin → page_read → the reply → page_io_replied
- *   page_write_begin → the write at the client → page_written → the reply → page_io_replied
- *
- * Without a lease the kernel may show pages for as long as a request holds chunk leases for them:
- * a write by another client does not complete before these have been released.
+ * page_io_begin → page_read, or the write at the client and page_written → the reply →
+ * page_io_replied. Without a lease the kernel may show pages only while the request holds chunk
+ * leases for them: a write by another client does not complete before these have been released.
  */
 struct page_io;
-/* Return NULL if there is no memory. */
-struct page_io *page_read_begin(struct leatfs *fs, struct mount_file *mf,
-				  const struct fuse_file_info *fi, off_t off, size_t size);
-struct page_io *page_write_begin(struct leatfs *fs, struct mount_file *mf,
-				   const struct fuse_file_info *fi, off_t off, size_t size);
+/* reads: a READ. Returns NULL if there is no memory. */
+struct page_io *page_io_begin(struct leatfs *fs, struct mount_file *mf,
+			      const struct fuse_file_info *fi, off_t off, size_t size, bool reads);
 /* Reads. What the reply lacks becomes zeros in a page, which no program can see. Returns 0 or a
  * status. Yields. */
 int page_read(struct page_io *io, struct ll_file *file, struct ll_data *ret_data) CHECK_RESULT;

@@ -226,18 +226,8 @@ void kernel_size_grown(struct leatfs *fs, struct ino ino, uint64_t size)
 	if (k == NULL)
 		return;
 	grown(k, size);
-	if (k->noted == SIZE_UNKNOWN || k->noted < size)
+	if (size == 0 || k->noted == SIZE_UNKNOWN || k->noted < size)
 		unnoted(k);
-	k->busy_us = loop_now_us();
-}
-
-void kernel_size_emptied(struct leatfs *fs, struct ino ino)
-{
-	struct kernel_size *k = find(fs, ino);
-
-	if (k == NULL)
-		return;
-	unnoted(k);
 	k->busy_us = loop_now_us();
 }
 
@@ -376,11 +366,10 @@ static void drop_tail(void *arg)
 		len = k->tail_last - from + 1;
 		k->tail_from = NO_TAIL;
 		k->tail_last = 0;
-		k->n_busy++;
+		kernel_size_busy(k->fs, k->ino);
 		kernel_size_wait(k);
 		invalidate_inode_now(k->fs, k->ino, (int64_t)from, (int64_t)len);
-		k->n_busy--;
-		k->busy_us = loop_now_us();
+		kernel_size_idle(k);
 		gone(k);
 		if (k->n_refs > 1) /* else no file is open, and the next open makes a new record */
 			/* if it fails, the next reply with that size starts again */

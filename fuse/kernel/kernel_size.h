@@ -50,8 +50,6 @@ void kernel_size_gone(struct kernel_size *k);
 /* Waits at most 20 ms while a request of the helper is in flight, since the kernel would discard
  * the reply if the caller's operation ended now. Yields. */
 void kernel_size_wait(struct kernel_size *k);
-/* The reply that is about to be sent sets i_size to 0. */
-void kernel_size_emptied(struct leatfs *fs, struct ino ino);
 
 /* Notes that the kernel may have pages of the inode which a previous daemon filled. Until they are
  * dropped, replies give the file no bytes. Returns 0 or -LE_NOMEM. */

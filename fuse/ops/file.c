@@ -208,7 +208,7 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	(void)ino;
 	if (passthrough_read(req, mf->pass, size, off))
 		return;
-	io = page_read_begin(req_fs(req), mf, fi, off, size);
+	io = page_io_begin(req_fs(req), mf, fi, off, size, true);
 	if (!io) {
 		reply_status(req, -LE_NOMEM);
 		return;
@@ -242,7 +242,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	struct mount_request *mr = session_request();
 	struct leatfs *fs = req_fs(req);
 	struct mount_file *mf = file_of(req, fi);
-	struct page_io *io = page_write_begin(fs, mf, fi, off, size);
+	struct page_io *io = page_io_begin(fs, mf, fi, off, size, false);
 	int64_t n = 0;
 
 	(void)ino;

@@ -156,7 +156,7 @@ int open_files_resume(void *arg, struct client *c)
 	return 0;
 }
 
-int open_files_resumed(struct leatfs *fs)
+void open_files_resumed(struct leatfs *fs)
 {
 	for (uint32_t at = 0; at < fs->restart->files_top; at++) {
 		const struct restart_file *f = &fs->restart->files[at];
@@ -167,7 +167,6 @@ int open_files_resumed(struct leatfs *fs)
 			if (f->owners[i] != 0)
 				ll_resume_owner(fs->handles.files[at]->file, f->owners[i]);
 	}
-	return 0;
 }
 
 void open_files_resent(struct leatfs *fs, uint64_t unique)

@@ -32,9 +32,9 @@ void open_files_lock(struct leatfs *fs, const struct mount_file *mf, uint64_t ow
 
 /* Restore what a previous daemon had open. resume: opens the recorded files at the client (as
  * client_options.resume; arg is the struct leatfs). resumed: call after the client was created;
- * restores staged files and lock owners. Return 0 or a status. Yield. */
+ * restores lock owners. resume returns 0 or a status, and yields. */
 int open_files_resume(void *arg, struct client *c) CHECK_RESULT;
-int open_files_resumed(struct leatfs *fs) CHECK_RESULT;
+void open_files_resumed(struct leatfs *fs);
 /* Call when the kernel has resent the request with that number: closes what the previous daemon
  * opened for it, unless the kernel had the reply. Yields. */
 void open_files_resent(struct leatfs *fs, uint64_t unique);

@@ -214,10 +214,10 @@ int rig_resume(void)
 	status = session_take_over(fs, kernel_device(&rig.k));
 	if (status == 0)
 		status = open_files_resume(fs, fs->client);
-	if (status == 0)
-		status = open_files_resumed(fs);
-	if (status == 0)
+	if (status == 0) {
+		open_files_resumed(fs);
 		status = session_ask_again(fs);
+	}
 	if (status < 0) {
 		daemon_fini(&rig.daemons[rig.n_daemons]);
 		return status;
