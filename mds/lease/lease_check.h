@@ -44,8 +44,8 @@ const struct session *lease_spared(const struct op *op);
 /* After a restart: whether a session that has not returned may have a lease on the inode with one
  * of op->recall_modes. Any caching lease may be hidden until leases_known. Later a write lease may
  * be: that of an unsettled file that no session has open for writing, and so data that no object
- * server has received. LEASE_APPEND may be hidden while the file is unsettled, unless it was settled
- * when its present writers opened it. Returns 1, 0, or -LE_MISS. */
+ * server has received. LEASE_APPEND may be hidden while the file is unsettled, unless it was
+ * settled when its present writers opened it. Returns 1, 0, or -LE_MISS. */
 int lease_is_hidden(const struct op *op, struct ino ino);
 
 #endif
