@@ -114,6 +114,9 @@ static int close_txn(struct op *op, const void *vin, void *vout)
 
 	if (rc == -LE_MISS || (rc < 0 && rc != -LE_NOENT))
 		return rc;
+	/* The open has ended with its session: its end was taken into account then. */
+	if (o != NULL && open_flags_write(in->flags) && o->n_write == 0)
+		o = NULL;
 	if (o == NULL && export_squashes(op) && !reach_knows(op, in->ino))
 		return 0;
 	if (open_flags_write(in->flags) && o != NULL)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exactly once: repeated requests, also over a crash, and what remains of a batch that was never
- * synced. */
+ * synced; closes of opens that have ended. */
 #include <fcntl.h>
 
 #include "mds/dispatch.h"
@@ -360,9 +360,39 @@ static void test_cut_over_crash(void **state)
 	fx_destroy(f);
 }
 
+/* A client closes, in a new session, what it had open for writing in one that has ended. In the new
+ * one it has the file open for reading. */
+static void lost_open_body(struct fx *f)
+{
+	uint64_t writer = f->session, reader = fx_session(f, 2);
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "lost", O_WRONLY, &a), 0);
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 700), 0);
+	for (uint64_t size = 700; size < 900; size += 100) {
+		f->session = reader;
+		f->slot = 1;
+		assert_int_equal(fx_open(f, a.ino, O_RDONLY), 0);
+		assert_int_equal(fx_close(f, a.ino, O_WRONLY | CLOSE_TRUNCATED, 5000), 0);
+		f->session = writer;
+		f->slot = 0;
+		assert_int_equal(fx_open(f, a.ino, O_WRONLY), 0);
+		f->session = reader;
+		f->slot = 1;
+		assert_int_equal(fx_close(f, a.ino, O_WRONLY, 5000), 0);
+		f->session = writer;
+		f->slot = 0;
+		assert_int_equal(fx_close(f, a.ino, O_WRONLY, size + 100), 0);
+		a = fx_attr(f, a.ino);
+		assert_int_equal(a.flags & ~(uint32_t)ATTR_PLAIN, 0);
+		assert_int_equal(a.size, size + 100);
+	}
+}
+
 TEST(test_repeat, repeat_body)
 TEST(test_while_running, while_running_body)
 TEST(test_too_late, too_late_body)
+TEST(test_lost_open, lost_open_body)
 
 int main(void)
 {
@@ -374,6 +404,7 @@ int main(void)
 		cmocka_unit_test(test_over_crash),
 		cmocka_unit_test(test_cut_over_crash),
 		cmocka_unit_test(test_crash_storm),
+		cmocka_unit_test(test_lost_open),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
