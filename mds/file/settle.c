@@ -58,6 +58,7 @@ static int settle_txn(struct op *op, const void *in, void *vout)
 	/* The file was opened, written and closed during the query: the replies may be too old. */
 	if (f->write_opens != st->write_opens)
 		return -LE_AGAIN;
+	ASSERT(f->busy.held && f->truncation == TRUNCATION_NONE);
 	TRY(op_changes(op, f->ino));
 	rec = inode_edit(op->store, i);
 	size_is_settled(f);

@@ -334,13 +334,14 @@ static int look_change(struct op *op, const void *in, void *out)
 /* Recalls LEASE_APPEND from all sessions, that of the request included. Called while appends get no
  * reservation (open_file.truncation). Returns 0 when no client writes, now or later, to an older
  * one. */
-static int recall_appends(struct op *op, struct ino ino)
+static int recall_appends(struct op *op, const struct open_file *f)
 {
 	uint64_t change = UINT64_MAX;
 	int rc;
 
-	TRY(op_read(op, look_change, &ino, &change));
-	op->recall[0] = ino;
+	ASSERT(f->busy.held && f->truncation != TRUNCATION_NONE);
+	TRY(op_read(op, look_change, &f->ino, &change));
+	op->recall[0] = f->ino;
 	op->n_recall = 1;
 	op->recall_modes = LEASE_APPEND;
 	op->recall_own = true;
@@ -360,7 +361,7 @@ static int carry_out(struct op *op, struct open_file *f, uint64_t intent,
 	/* The intent is durable: the deadline of the request does not apply. */
 	fiber_set_deadline(NO_DEADLINE);
 	do {
-		rc = f->truncation != TRUNCATION_NONE ? recall_appends(op, f->ino) : 0;
+		rc = f->truncation != TRUNCATION_NONE ? recall_appends(op, f) : 0;
 	} while (tries_on(op->m, rec, rc));
 	TRY(rc);
 	if (f->truncation != TRUNCATION_NONE)

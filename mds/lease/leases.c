@@ -43,6 +43,7 @@ static void trim_file(struct leases *ls, struct lease_file *f)
 {
 	if (f->n_blocked > 0 || !list_empty(&f->leases))
 		return;
+	ASSERT(waitq_empty(&f->q));
 	hmap_remove(&ls->map, &f->node);
 	free(f);
 }
@@ -139,6 +140,15 @@ static bool is_one_mode(unsigned modes)
 	return modes != 0 && (modes & (modes - 1)) == 0;
 }
 
+/* One caching mode, LEASE_APPEND, or both. */
+static void check_lease(const struct lease *l)
+{
+	unsigned caching = l->modes & LEASE_CACHING;
+
+	ASSERT(l->modes != 0 && (l->modes & ~(unsigned)(LEASE_CACHING | LEASE_APPEND)) == 0);
+	ASSERT(caching == 0 || is_one_mode(caching));
+}
+
 bool lease_give(struct leases *ls, struct session *se, struct ino ino, enum lease_mode caching)
 {
 	struct lease_file *f = lease_file_find(ls, ino);
@@ -153,6 +163,7 @@ bool lease_give(struct leases *ls, struct session *se, struct ino ino, enum leas
 	if (l == NULL)
 		return false;
 	l->modes = (uint8_t)((l->modes & LEASE_APPEND) | caching);
+	check_lease(l);
 	return !l->recalling;
 }
 
@@ -166,6 +177,7 @@ int lease_give_append(struct leases *ls, struct session *se, struct ino ino)
 	if (l == NULL)
 		return -LE_NOMEM;
 	l->modes |= LEASE_APPEND;
+	check_lease(l);
 	return 0;
 }
 
@@ -173,6 +185,7 @@ void lease_end(struct leases *ls, struct lease *l, unsigned modes)
 {
 	struct lease_file *f = l->file;
 
+	check_lease(l);
 	l->modes &= (uint8_t)~modes;
 	if (l->modes != 0) {
 		waitq_wake_all(&f->q);
@@ -229,10 +242,13 @@ void leases_fini(struct leases *ls)
 		list_for_each_safe (k, &f->leases) {
 			struct lease *l = list_entry(k, struct lease, by_file);
 
+			check_lease(l);
 			list_remove(&l->by_session);
 			free(l);
+			ls->n--;
 		}
 		free(f);
 	}
+	ASSERT(ls->n == 0);
 	hmap_fini(&ls->map);
 }

@@ -100,6 +100,7 @@ static void ask_holder(void *arg)
 	uint64_t stubborn_us = began_us + ttl_us;
 	struct lease *l = held(a);
 
+	ASSERT(a->modes == LEASE_CACHING || a->modes == LEASE_APPEND);
 	/* No single request waits for ttl_us, so the waits of requests add up. Waits that ended
 	 * more than ttl_us ago do not count. */
 	if (l != NULL && began_us > l->waited_until_s * 1000000ull + ttl_us)
@@ -278,6 +279,7 @@ int op_recall(struct op *op)
 	struct ino inos[ARRAY_SIZE(op->recall)];
 	uint32_t n = op->n_recall;
 
+	ASSERT(n > 0 && n <= ARRAY_SIZE(inos) && op->recall_modes != 0);
 	memcpy(inos, op->recall, sizeof(inos));
 	for (uint32_t i = 0; i < n; i++)
 		TRY(await_returned(op, inos[i]));

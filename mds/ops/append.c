@@ -65,9 +65,8 @@ static int append_txn(struct op *op, const void *vin, void *vout)
 		return -LE_INVAL;
 	if ((old->attr.flags & ATTR_SEALED) != 0)
 		return -LE_PERM;
-	/* A truncation recalls reservations only from sessions that have the file open
-	 * (LEASE_APPEND). In a new session a client opens the file again, if it may, before it
-	 * requests a reservation. */
+	/* In a new session a client opens the file again, if it may, before it requests a
+	 * reservation. */
 	if (o == NULL || o->n_write == 0)
 		return -LE_BADF;
 	if (a->in->had_there && !had_place(a, old))
@@ -86,6 +85,8 @@ static int append_txn(struct op *op, const void *vin, void *vout)
 		off = a->in->had_end - a->in->len;
 	if (off > LEAT_FILE_SIZE_MAX || a->in->len > LEAT_FILE_SIZE_MAX - off)
 		return -LE_FBIG;
+	/* A truncation that has begun recalls no reservation that is given later. */
+	ASSERT(a->file->truncation == TRUNCATION_NONE);
 	TRY(lease_give_append(&op->m->leases, op->session, a->in->ino));
 	rec = inode_edit(op->store, i);
 	rec->append_end = max_u64(reserved, off + a->in->len);

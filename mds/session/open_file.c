@@ -26,6 +26,7 @@ STATE_MACHINE(size_moves, "size", N_SIZE_STATES,
 
 static void size_move(struct open_file *f, enum size_state to)
 {
+	ASSERT(to != SIZE_SETTLED || f->n_writers == 0);
 	if (f->size_state != to)
 		f->size_state = (enum size_state)state_machine_move(&size_moves, (int)f->size_state,
 								    (int)to);
@@ -38,18 +39,33 @@ void size_is_settled(struct open_file *f)
 
 void size_is_reported(struct open_file *f)
 {
+	ASSERT(f->n_writers > 0);
 	if (f->size_state == SIZE_EXCLUSIVE)
 		size_move(f, SIZE_REPORTED);
 }
 
 void size_is_shared(struct open_file *f)
 {
-	size_move(f, size_reports_are_old(f) ? SIZE_SHARED_TRUNCATED : SIZE_SHARED);
+	if (f->size_state != SIZE_SETTLED)
+		size_move(f, size_reports_are_old(f) ? SIZE_SHARED_TRUNCATED : SIZE_SHARED);
 }
 
 void size_is_truncated(struct open_file *f, bool own)
 {
+	ASSERT(f->n_writers > 0);
 	size_move(f, own && size_is_exclusive(f) ? SIZE_TRUNCATED : SIZE_SHARED_TRUNCATED);
+}
+
+/* The counts of the file include those of each of its opens. */
+static void check_counts(const struct open_files *of, const struct open *o)
+{
+	const struct open_file *f = o->file;
+
+	ASSERT(o->n_read >= o->assumed && o->n_write >= o->n_append);
+	ASSERT(f->n_readers >= o->n_read && f->n_writers >= o->n_write);
+	ASSERT(f->n_append >= o->n_append && f->n_writers >= f->n_append);
+	ASSERT(of->n_opens >= (uint64_t)f->n_readers + f->n_writers);
+	ASSERT(f->n_writers == 0 || f->size_state != SIZE_SETTLED);
 }
 
 void open_files_init(struct open_files *of, uint32_t n_max)
@@ -71,12 +87,19 @@ void open_files_fini(struct open_files *of)
 		list_for_each_safe (l, &f->opens) {
 			struct open *o = list_entry(l, struct open, by_file);
 
+			f->n_readers -= o->n_read;
+			f->n_writers -= o->n_write;
+			f->n_append -= o->n_append;
+			of->n_opens -= o->n_read + o->n_write;
 			list_remove(&o->by_session);
 			free(o);
 		}
+		ASSERT(f->n_readers == 0 && f->n_writers == 0 && f->n_append == 0);
+		of->n--;
 		free(f);
 		n = next;
 	}
+	ASSERT(of->n == 0 && of->n_opens == 0);
 	hmap_fini(&of->map);
 	hmap_fini(&of->opens);
 }
@@ -121,6 +144,9 @@ void open_file_put(struct open_files *of, struct open_file *f)
 	ASSERT(f->refs > 0);
 	if (--f->refs > 0 || !list_empty(&f->opens) || !list_empty(&f->owed))
 		return;
+	ASSERT(of->n > 0 && f->n_readers == 0 && f->n_writers == 0 && f->n_append == 0);
+	ASSERT(!f->settling && !f->busy.held && f->truncation == TRUNCATION_NONE);
+	ASSERT(f->quota == NULL);
 	hmap_remove(&of->map, &f->node);
 	of->n--;
 	free(f);
@@ -162,6 +188,7 @@ int open_prepare(struct open_files *of, struct session *se, struct ino ino, stru
 		hmap_insert(&of->opens, &o->node, open_hash(se, ino));
 		list_push(&f->opens, &o->by_file);
 		list_push(&se->opens, &o->by_session);
+		ASSERT(f->refs > 0);
 		f->refs--; /* now f->opens holds the file */
 	}
 	*ret_open = o;
@@ -172,8 +199,10 @@ void open_trim(struct open_files *of, struct open *o)
 {
 	struct open_file *f = o->file;
 
+	check_counts(of, o);
 	if (o->n_read + o->n_write > 0)
 		return;
+	ASSERT(!o->assumed);
 	hmap_remove(&of->opens, &o->node);
 	list_remove(&o->by_file);
 	list_remove(&o->by_session);
@@ -190,6 +219,7 @@ void open_add(struct open_files *of, struct open *o, uint32_t flags, uint32_t n,
 	if (!open_flags_write(flags)) {
 		o->n_read += n;
 		f->n_readers += n;
+		check_counts(of, o);
 		return;
 	}
 	if (f->n_writers == 0) {
@@ -208,6 +238,7 @@ void open_add(struct open_files *of, struct open *o, uint32_t flags, uint32_t n,
 	}
 	if (f->n_writers > o->n_write)
 		size_is_shared(f);
+	check_counts(of, o);
 }
 
 void open_grant(struct open *o, uint32_t flags)
@@ -248,6 +279,7 @@ void open_assumed_end(struct open_files *of, struct open *o)
 
 void open_file_reserve(struct open_file *f, struct quota *q, uint64_t bytes)
 {
+	ASSERT(f->n_writers > 0);
 	if (f->quota != NULL && f->quota != q)
 		bytes += f->reserved; /* the file has moved to another project */
 	if (f->quota != q) {
@@ -316,6 +348,7 @@ static void drop_silent(struct open_files *of, struct open *o, uint32_t n_read, 
 {
 	struct open_file *f = o->file;
 
+	ASSERT(n_read <= o->n_read && n_write <= o->n_write && n_append <= o->n_append);
 	f->n_readers -= n_read;
 	f->n_writers -= n_write;
 	f->n_append -= n_append;

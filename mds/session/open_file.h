@@ -140,11 +140,12 @@ void open_set_old(struct open *o);
  * none is left. The caller holds a reference to the file. */
 void open_drop_old(struct open_files *of, struct open *o);
 
-/* Called when the record has the size. */
+/* Called when the record has the size and the file has no writers. */
 void size_is_settled(struct open_file *f);
-/* Called when a close reports what its session has written. */
+/* Called, before the open is dropped, when a close reports what its session has written. */
 void size_is_reported(struct open_file *f);
-/* Called when not all changes since the file was settled are known to be of one session. */
+/* Called when not all changes since the file was settled are known to be of one session. Has no
+ * effect on a settled file, which has no writers. */
 void size_is_shared(struct open_file *f);
 /* Called when the file with writers was truncated, or a client does not know whether it was. own:
  * by the only session that has it open for writing. */
