@@ -57,6 +57,12 @@
 	X(RPC_ANY_REPLY, "a reply is taken by a later call that has its slot")                     \
 	X(OSS_COUNT_OFF, "an awaited session that returns is counted off twice")                   \
 	X(CLIENT_TRUST_HOLES, "a hole is zeros, even if the file is truncated meanwhile")          \
+	X(CLIENT_KEEP_DATA, "a recall is answered before what was written is visible")             \
+	X(MDS_FORGET_APPEND, "a reservation gives no append lease, so no truncation recalls it")   \
+	X(MDS_UNHIDDEN, "a restarted server does not wait for leases that it does not know")       \
+	X(MDS_UNSHARED, "a second writer does not make the size shared")                           \
+	X(MDS_TRUST_SIZES, "sizes from before a truncation count")                                 \
+	X(MDS_LEASE_ALONE, "the last writer gets a write lease, whoever has written before")       \
 	X(LOADER_UNFILLED, "a batch is handed out before its bytes are read")                      \
 	X(LOADER_UNRESERVED, "a slot takes memory that was not reserved within the limit")         \
 	X(CACHE_KEEP_COUNT, "a piece that leaves the disk cache still counts as cached")           \

@@ -37,6 +37,8 @@ int lease_is_hidden(const struct op *op, struct ino ino)
 	bool written = f != NULL && f->n_writers > 0;
 	uint32_t n_here = op->session != NULL && op->session->from_store;
 
+	if (PLANTED_BUG(MDS_UNHIDDEN))
+		return 0;
 	if (!appends && !leases_known(op->m))
 		return 1;
 	/* The session of the request counts as returned, except for a truncation that the previous
@@ -106,7 +108,7 @@ static bool writes_alone(const struct open *o)
 
 	/* After a takeover the new process does not have what the previous one wrote. */
 	return o->n_write > 0 && o->n_write == f->n_writers && o->n_read == f->n_readers &&
-	       o->old_write == 0 && size_is_exclusive(f);
+	       o->old_write == 0 && (size_is_exclusive(f) || PLANTED_BUG(MDS_LEASE_ALONE));
 }
 
 /* True if the session may get a lease on an inode with writers. It must have the file open: then

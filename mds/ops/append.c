@@ -5,6 +5,7 @@
  * append_end is separate from the size, so that reserved bytes are not visible before they are
  * written.
  */
+#include "common/base/planted_bug.h"
 #include "common/rt/loop.h"
 #include "mds/file/chain_stat.h"
 #include "mds/inode_ops.h"
@@ -87,7 +88,8 @@ static int append_txn(struct op *op, const void *vin, void *vout)
 		return -LE_FBIG;
 	/* A truncation that has begun recalls no reservation that is given later. */
 	ASSERT(a->file->truncation == TRUNCATION_NONE);
-	TRY(lease_give_append(&op->m->leases, op->session, a->in->ino));
+	if (!PLANTED_BUG(MDS_FORGET_APPEND))
+		TRY(lease_give_append(&op->m->leases, op->session, a->in->ino));
 	rec = inode_edit(op->store, i);
 	rec->append_end = max_u64(reserved, off + a->in->len);
 	out->off = off;

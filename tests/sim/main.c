@@ -785,6 +785,12 @@ static int found_copies(const char *plant)
 	F(chain_keep_epoch, found_copies)                                                          \
 	F(client_trust_holes, found_cuts)                                                          \
 	F(client_stale_place, found_logs)                                                          \
+	F(client_keep_data, found)                                                                 \
+	F(mds_forget_append, found_logs)                                                           \
+	F(mds_unhidden, found_names)                                                               \
+	F(mds_unshared, found)                                                                     \
+	F(mds_trust_sizes, found_logs)                                                             \
+	F(mds_lease_alone, found)                                                                  \
 	F(oss_no_leases, found_cuts)                                                               \
 	F(oss_new_head, found_cuts_late)                                                           \
 	F(client_pages_unseen, found_uncut)                                                        \
