@@ -53,6 +53,18 @@ static void note_report(struct open_file *f, const struct mds_close_req *in)
 		f->used = used;
 }
 
+static void note_end_of_writing(struct open_file *f, const struct mds_close_req *in)
+{
+	if (in->dirty != 0)
+		note_report(f, in);
+	if ((in->flags & CLOSE_TRUNCATED) != 0)
+		size_is_truncated(f, true);
+	if ((in->flags & CLOSE_MUST_QUERY) != 0)
+		size_is_shared(f);
+	if (is_doubted(in)) /* it may have written more than it reports */
+		f->append_end = APPEND_END_UNKNOWN;
+}
+
 static struct inode_rec *settle_reported(struct op *op, struct inode *i, struct open_file *f)
 {
 	struct inode_rec *rec = inode_edit(op->store, i);
@@ -130,14 +142,8 @@ static int close_txn(struct op *op, const void *vin, void *vout)
 	}
 	f = o->file;
 	f->refs++;
-	if (in->dirty != 0 && open_flags_write(in->flags))
-		note_report(f, in);
-	if ((in->flags & CLOSE_TRUNCATED) != 0)
-		size_is_truncated(f, true);
-	if ((in->flags & CLOSE_MUST_QUERY) != 0)
-		size_is_shared(f);
-	if (is_doubted(in)) /* it may have written more than it reports */
-		f->append_end = APPEND_END_UNKNOWN;
+	if (open_flags_write(in->flags))
+		note_end_of_writing(f, in);
 	open_drop(&op->m->opens, o, in->flags);
 	if (rc == 0 && rec->attr.nlink == 0 && inode_not_open(op, in->ino)) {
 		if (orphan_delay_closed(op->m, f))

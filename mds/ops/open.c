@@ -161,6 +161,11 @@ static int reclaim_txn(struct op *op, const void *vin, void *vout)
 		return -LE_STALE;
 	settled = (rec->attr.flags & ATTR_UNSETTLED) == 0;
 	TRY(open_prepare(&op->m->opens, op->session, a->ino, &open));
+	if (a->n == 0 || a->n > UINT32_MAX - open->file->n_readers ||
+	    a->n > UINT32_MAX - open->file->n_writers) {
+		open_trim(&op->m->opens, open);
+		return -LE_INVAL;
+	}
 	if (open_flags_write(a->flags) && settled)
 		inode_edit(op->store, i)->attr.flags |= ATTR_UNSETTLED;
 	open_add(&op->m->opens, open, a->flags, a->n, settled);

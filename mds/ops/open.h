@@ -26,7 +26,8 @@ int open_truncate(struct op *op, struct opening *o, struct ino ino) CHECK_RESULT
  * reports. what: the operation. Returns 0, -LE_STALE if the inode no longer exists, or the error of
  * op_mutate. Yields. */
 int open_state_redo(struct op *op, uint16_t what, const void *in, void *out) CHECK_RESULT;
-/* Counts again n opens that the client had before a restart. Errors as open_state_redo. Yields. */
+/* Counts again n opens that the client had before a restart. -LE_INVAL: n is 0, or more than can
+ * be counted. Other errors as open_state_redo. Yields. */
 int open_reclaim(struct op *op, struct ino ino, uint32_t flags, uint32_t n) CHECK_RESULT;
 
 #endif

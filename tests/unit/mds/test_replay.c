@@ -392,7 +392,24 @@ static void lost_open_body(struct fx *f)
 TEST(test_repeat, repeat_body)
 TEST(test_while_running, while_running_body)
 TEST(test_too_late, too_late_body)
+/* A hostile client reports writes when it closes a file that it has open for reading. */
+static void no_writer_body(struct fx *f)
+{
+	const uint32_t flags = O_RDONLY | CLOSE_TRUNCATED | CLOSE_MUST_QUERY;
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "reader", O_RDONLY, &a), 0);
+	assert_int_equal(fx_open(f, a.ino, O_RDONLY), 0);
+	assert_int_equal(fx_close(f, a.ino, flags, 5000), 0);
+	assert_int_equal(fx_open(f, a.ino, O_WRONLY), 0);
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 70), 0);
+	a = fx_attr(f, a.ino);
+	assert_int_equal(a.flags & ~(uint32_t)ATTR_PLAIN, 0);
+	assert_int_equal(a.size, 70);
+}
+
 TEST(test_lost_open, lost_open_body)
+TEST(test_no_writer, no_writer_body)
 
 int main(void)
 {
@@ -405,6 +422,7 @@ int main(void)
 		cmocka_unit_test(test_cut_over_crash),
 		cmocka_unit_test(test_crash_storm),
 		cmocka_unit_test(test_lost_open),
+		cmocka_unit_test(test_no_writer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
