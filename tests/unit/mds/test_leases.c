@@ -140,6 +140,47 @@ static void there_are_no_more_than_may_be(void **state)
 	run(bounds_body);
 }
 
+/* Reservations are recorded whatever prevents caching, and end apart from it. */
+static void append_body(struct ls_test *t)
+{
+	const struct ino four = {4};
+	struct lease_file *f;
+
+	assert_true(lease_give(&t->ls, &t->a, one, LEASE_SHARED));
+	assert_true(lease_give(&t->ls, &t->a, two, LEASE_READ));
+	assert_true(lease_give(&t->ls, &t->a, (struct ino){3}, LEASE_READ));
+	f = leases_block(&t->ls, one);
+	assert_int_equal(lease_give_append(&t->ls, &t->a, one), 0);
+	assert_int_equal(lease_give_append(&t->ls, &t->b, one), 0);
+	assert_int_equal(lease_give_append(&t->ls, &t->b, four), 0);
+	leases_unblock(&t->ls, f);
+	assert_int_equal(lease_modes(&t->ls, one, &t->a), LEASE_SHARED | LEASE_APPEND);
+	assert_true(lease_foreign(&t->ls, one, &t->a, LEASE_APPEND));
+	assert_false(lease_foreign(&t->ls, one, &t->a, LEASE_CACHING));
+	/* A caching mode replaces a caching mode only. */
+	assert_true(lease_give(&t->ls, &t->a, one, LEASE_READ));
+	assert_int_equal(lease_modes(&t->ls, one, &t->a), LEASE_READ | LEASE_APPEND);
+	lease_end(&t->ls, lease_find(&t->ls, one, &t->a), LEASE_CACHING);
+	assert_int_equal(lease_modes(&t->ls, one, &t->a), LEASE_APPEND);
+	/* One that only appends may cache when the inode is not contended. */
+	lease_mark_contended(&t->ls, one);
+	assert_false(lease_give(&t->ls, &t->a, one, LEASE_READ));
+	fiber_sleep_us(60000);
+	assert_true(lease_give(&t->ls, &t->a, one, LEASE_READ));
+	lease_end(&t->ls, lease_find(&t->ls, one, &t->a), LEASE_CACHING | LEASE_APPEND);
+	assert_null(lease_find(&t->ls, one, &t->a));
+	assert_false(leases_drop_some(&t->ls, &t->b, 3));
+	assert_int_equal(lease_modes(&t->ls, four, &t->b), 0);
+	t->b.ended = true;
+	assert_int_equal(lease_give_append(&t->ls, &t->b, four), -LE_SESSION_GONE);
+}
+
+static void a_reservation_is_always_recorded(void **state)
+{
+	(void)state;
+	run(append_body);
+}
+
 static uint64_t refused_us(struct ls_test *t)
 {
 	uint64_t begin = loop_now_us();
@@ -372,6 +413,7 @@ int main(void)
 		cmocka_unit_test(a_read_lease_becomes_a_write_lease_and_back),
 		cmocka_unit_test(none_is_given_while_a_change_is_under_way),
 		cmocka_unit_test(there_are_no_more_than_may_be),
+		cmocka_unit_test(a_reservation_is_always_recorded),
 		cmocka_unit_test(what_is_recalled_again_and_again_is_refused_for_longer),
 		cmocka_unit_test(a_session_that_is_heard_and_gives_nothing_back_is_ended),
 		cmocka_unit_test(one_that_had_its_trouble_long_ago_is_not),
