@@ -65,7 +65,8 @@ struct attr_prefetch {
 	uint64_t requested_us; /* time of the last request */
 };
 
-/* One client. */
+/* One client. Its bools are independent: those of a takeover overlap, for the session, the files
+ * and their data are taken over at their own pace. */
 struct client {
 	uint32_t magic;
 	struct loop *loop;

@@ -14,6 +14,8 @@
 #include "mds/access/perm.h"
 #include "mds/mds.h"
 
+/* Its bools are independent: the handler sets each when it begins a part, to tell the steps that
+ * follow how the operation is repeated, withdrawn or answered. */
 struct op {
 	struct mds *m;
 	struct store *store; /* of m */

@@ -17,7 +17,8 @@ struct mds_close_req;
 
 #define LL_FILE_MAGIC 0x4c4c464cu /* LLFL */
 
-/* An open file. */
+/* An open file. Its bools are independent: the first five are the flags of open(2), the others each
+ * tell one thing that has happened to the file, which its close reports. */
 struct ll_file {
 	uint32_t magic;
 	struct client *c;

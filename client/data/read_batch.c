@@ -124,7 +124,7 @@ static void plan_job(struct client *c, struct job *j)
 		return;
 	replica_route.hash = replica_hash(c, j->d->inode->ino, j->at.idx);
 	t = replica_pick(&replica_route, j->chain, loop_now_us());
-	if (t != NULL && t->up && !t->no_readv)
+	if (t != NULL && t->up)
 		j->target = t;
 }
 
@@ -247,8 +247,6 @@ static int ask(struct group *g, struct rpc_call *call)
 	rc = flight_end(&f, rpc_call(g->target->rpc, call));
 	c->stats.many_ops++;
 	latencies_add(&c->many_latencies, loop_now_us() - now);
-	if (rc == -LE_UNKNOWN_OP)
-		g->target->no_readv = true;
 	if (rc == -LE_TIMEDOUT) {
 		hedge_lost(g->target, loop_now_us() - now);
 		c->stats.hedges += hedged;

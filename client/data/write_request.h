@@ -40,7 +40,8 @@ struct target;
 /* Compressed data is assembled in a slot, which has space for one more block at its end. */
 #define SEAL_SLOT_SIZE (WREQ_LEN_MAX + LEAT_BLOCK_SIZE_MAX)
 
-/* A write request. */
+/* A write request. Its phase is `done` and `call`; the other bools are fixed when it is submitted,
+ * but for lazy, which a fiber that waits clears. */
 struct wreq {
 	struct list link; /* in inode_io.writes; or in writeback.free */
 	struct inode_io *d;

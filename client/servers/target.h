@@ -19,7 +19,8 @@ struct rpc_client;
 #define TARGET_ADDRS_MAX 512u
 #define TARGET_HOST_MAX  256u
 
-/* A target of an object server. */
+/* A target of an object server. Its bools are independent: each tells one thing of the server, or
+ * that one request is in flight (or must follow it). */
 struct target {
 	struct hmap_node node; /* by id */
 	struct client *c;
@@ -34,7 +35,6 @@ struct target {
 	bool up;                /* connected */
 	bool lost;              /* the connection was lost, and is not back */
 	bool removed;           /* no longer part of the cluster */
-	bool no_readv;          /* its server is of an older release without oss_readv */
 	uint64_t slow_until_us; /* not preferred for reads until then: it was slow */
 	struct waitq up_q;      /* waiters for the connection */
 	/* Space in bytes: grant: granted to this client by the target; reserved: the part of it
